@@ -82,11 +82,13 @@ class Client:
         self, resource: Resource, name: str, body: Raw, namespace: str = "", **_: object
     ) -> Raw:
         read_at = dict(self.ledger_read_at)
+        decided_on = dict(self._world.decided_on) if resource.plural == PODS else {}
         entries = self._entries_seen(name, namespace) if resource.plural == REPORTS else {}
 
         def effect() -> tuple[Raw, bool]:
             self._world.oracle.ledger_read_at = read_at
             self._world.oracle.evidence.seen = entries
+            self._world.gates_decided = decided_on
             return self._world.server.patch(
                 self._name,
                 resource.plural,

@@ -17,7 +17,7 @@ def with_continuous_jobs(schedule: Schedule, rng: Random) -> Schedule:
         return schedule
     # A completed node whose labels leave the selection and come back runs the task again.
     kept = tuple(d for d in schedule.disturbances if d.kind not in _OF_LABELS)
-    jobs = tuple(map(_continuous, schedule.jobs))
+    jobs = tuple(map(continuous, schedule.jobs))
     return replace(schedule, jobs=jobs, disturbances=kept)
 
 
@@ -26,7 +26,8 @@ def _ends(field: str) -> bool:
     return field in _OF_AN_END
 
 
-def _continuous(job: JobPlan) -> JobPlan:
+def continuous(job: JobPlan) -> JobPlan:
+    """Return the Job with policy Continuous, without what is of an end."""
     completion = {**job.spec.get("completion", {}), "policy": "Continuous"}
     spec = {key: value for key, value in job.spec.items() if key not in _OF_AN_END}
     return replace(job, spec={**spec, "completion": completion})

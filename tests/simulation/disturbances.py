@@ -341,6 +341,18 @@ def _retry(world: World, d: Disturbance) -> None:
     _patch_job(world, d, {"metadata": {"annotations": annotation}})
 
 
+def _rerun(world: World, d: Disturbance) -> None:
+    """Request that nodes run the task again: `what` is the value of the annotation."""
+    _patch_job(world, d, {"metadata": {"annotations": {names.ANNOTATION_RERUN: d.what}}})
+
+
+def _relabel(world: World, d: Disturbance) -> None:
+    """Change the zone of a node, and change it back after a while if there is one."""
+    _zone(world, d)
+    if d.seconds:
+        world.loop.call_later(d.seconds, _zone, world, d)
+
+
 def _select(world: World, d: Disturbance) -> None:
     nodes = None if d.what == "*" else {"selector": {"matchLabels": {"zone": d.what}}}
     _patch_job(world, d, {"spec": {"nodes": nodes}})
@@ -448,6 +460,8 @@ _KINDS = {
     "again": _again,
     "suspend": _suspend,
     "retry": _retry,
+    "rerun": _rerun,
+    "relabel": _relabel,
     "select": _select,
     "edit": _edit,
     "delete_pod": _delete_pod,

@@ -1,7 +1,8 @@
 """Users' changes of a running Job's spec, as text in a disturbance.
 
-`mode` is the field of the spec, `what` its new value. For `nodes`, `zone=a slot=1` are labels,
-`+n0 +n1` names to include, `-n2` a name to exclude, and "" every node.
+`mode` is the field of the spec, `what` its new value: a text for `image`, a number for others. For
+`nodes`, `zone=a slot=1` are labels, `+n0 +n1` names to include, `-n2` a name to exclude, and ""
+every node.
 """
 
 from typing import Any
@@ -24,6 +25,8 @@ def selection(words: str) -> dict[str, Any] | None:
 
 def edited(spec: Raw, field: str, words: str) -> dict[str, Any]:
     """Return a raw spec with a field set to what the words say; without it for no words."""
-    value = selection(words) if field == "nodes" else int(words) if words else None
+    value: Any = int(words) if words and field not in {"nodes", "image"} else words or None
+    if field == "nodes":
+        value = selection(words)
     changed = {key: kept for key, kept in spec.items() if key != field}
     return changed if value is None else {**changed, field: value}

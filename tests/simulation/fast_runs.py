@@ -101,7 +101,8 @@ def _remembering() -> list[Replacement]:
     def of_job(
         job: Job, *, gated: bool, settings: Settings
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return (job.raw_spec,), (job.uid, job.completion_token, gated, settings)
+        asked = job.uid, job.completion_token, job.revision
+        return (job.raw_spec,), (*asked, gated, settings)
 
     return [
         (owner, name, _remembered(getattr(owner, name), key))

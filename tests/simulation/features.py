@@ -21,6 +21,7 @@ ABOUT_A_JOB = {
     "delete_job",
     "again",
     "edit",
+    "rerun",
 }
 # Another name, another namespace, or both.
 OTHERS = (("other", "default"), ("sample", "elsewhere"), ("third", "elsewhere"))

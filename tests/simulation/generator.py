@@ -13,10 +13,12 @@ from tests.simulation.drawn_disturbances import with_drawn_disturbances
 from tests.simulation.features import with_features
 from tests.simulation.node_changes import with_node_changes
 from tests.simulation.node_conditions import with_conditions
+from tests.simulation.reboots import with_reboots
 from tests.simulation.released_pods import with_released_pods
 from tests.simulation.rollouts import with_rollouts
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.server import Raw
+from tests.simulation.standing_work import with_standing_work
 
 THEMES = (
     "calm",
@@ -40,8 +42,8 @@ WRITES = {
 FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 
-def generate_schedule(seed: int) -> Schedule:
-    """Return the schedule of a seed."""
+def generate_schedule(seed: int, *, is_early: bool = False) -> Schedule:
+    """Return the schedule of a seed; `is_early`: as before `standing_work` and `reboots` came."""
     schedule = with_features(_Generator(Random(seed)).schedule(seed), Random(f"{seed}/features"))
     schedule = with_drawn_disturbances(schedule, Random(f"{seed}/hazards"))
     schedule = with_conditions(schedule, Random(f"{seed}/conditions"))
@@ -49,6 +51,10 @@ def generate_schedule(seed: int) -> Schedule:
     schedule = with_released_pods(schedule, Random(f"{seed}/releases"))
     schedule = with_node_changes(schedule, Random(f"{seed}/node changes"))
     schedule = with_continuous_jobs(schedule, Random(f"{seed}/continuous"))
+    if is_early:
+        return schedule
+    schedule = with_standing_work(schedule, Random(f"{seed}/standing work"))
+    schedule = with_reboots(schedule, Random(f"{seed}/reboots"))
     return with_rollouts(schedule, Random(f"{seed}/rollouts"))
 
 

@@ -215,13 +215,17 @@ class PodRun:
             instance=instance,
             value=f"{self.pod_uid}.{instance}",
         )
-        self.is_at_work_for_ever = not (script.late_lines or script.code is not None)
+        self.is_at_work_for_ever = not (
+            script.late_lines or script.reboots or script.code is not None
+        )
         for line in script.lines:
             self.say(line)
         if script.middle_lines:
             machine.call_later(script.middle, self.print_lines, instance, script.middle_lines)
         if script.late_lines:
             machine.call_later(script.after, self.speak, instance, script)
+        if script.reboots:
+            machine.call_later(script.after, self.reboot, instance)
         if script.code is not None:
             machine.call_later(
                 script.after + LAST_WORDS_SECONDS, self.finish, instance, script.code
@@ -235,6 +239,12 @@ class PodRun:
     @property
     def attempts(self) -> int:
         return self.machine.attempts[self.plan.key]
+
+    def reboot(self, instance: int) -> None:
+        """Reboot the machine, as its task asks."""
+        if self.is_running(instance) and self.machine.is_up:
+            self.world.oracle.reboots.task_reboots(self)
+            self.machine.reboot_by_task(self.task.away)
 
     def print_lines(self, instance: int, lines: tuple[bytes, ...]) -> None:
         """Print lines of an instance that is at work."""
@@ -322,7 +332,8 @@ class PodRun:
         has_ended_well = self.is_init and is_success(self.state)
         if "running" in self.state:
             self.last = died_with_machine(self.state, self.machine.stamp())
-            self.world.oracle.failures.task_failed(self)
+            if self.task.kind != "reboot":
+                self.world.oracle.failures.task_failed(self)
         elif has_ended_well:
             self.world.oracle.evidence.results.starts_again(self)
         else:

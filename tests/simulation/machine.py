@@ -87,6 +87,22 @@ class Machine:
 
         self.world.loop.call_later(seconds, boot)
 
+    def reboot_by_task(self, seconds: float) -> None:
+        """Reboot; if the node is away for longer than that takes, it turns NotReady meanwhile."""
+        self.world.expect_quiet_from(seconds)
+
+        def unknown() -> None:
+            if not self.is_up and not self.is_gone:
+                self.world.set_ready(self.name, "Unknown")
+
+        def ready() -> None:
+            if self.is_up and not self.is_gone:
+                self.world.set_ready(self.name, "True")
+
+        self.reboot(seconds)
+        self.world.loop.call_later(TURNS_UNKNOWN_SECONDS, unknown)
+        self.world.loop.call_later(max(seconds, LEAST_REBOOT_SECONDS) + 0.1, ready)
+
     def lag(self, low: float, high: float) -> float:
         return self.world.lag(f"kubelet/{self.name}", low, high)
 

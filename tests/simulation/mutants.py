@@ -49,7 +49,7 @@ from terminator.ledger.run_buffer import RunBuffer
 from terminator.logs import findings, read_policy
 from terminator.logs.findings import Findings
 from tests.simulation.client import Client
-from tests.simulation.node_change_mutants import NODE_CHANGE_MUTANTS
+from tests.simulation.node_mutants import NODE_MUTANTS
 from tests.simulation.process import Decide
 from tests.simulation.record_mutants import RECORD_MUTANTS, Mutant
 from tests.simulation.server import Raw
@@ -487,7 +487,7 @@ MUTANTS: dict[str, Mutant] = {
         ignores_nodes_without_pod,
         gives_turns_to_all,
         *START_MUTANTS,
-        *NODE_CHANGE_MUTANTS,
+        *NODE_MUTANTS,
         *RECORD_MUTANTS,
     )
 }

@@ -38,6 +38,8 @@ class Task:
       second attempt.
     - `again`: ends once with `code`, and its container cannot be created again for `after` seconds
       (0: always).
+    - `reboot`: reboots its node after `after` seconds, `times` times, then as `done`. The node is
+      away for `away` seconds each time.
 
     `on_term` is what it does on TERM. "" ends at once, with 143; `clean` ends with 0 after a while,
     its work undone; `deaf` works on until it is killed. It prints `noise` lines before its last
@@ -50,6 +52,7 @@ class Task:
     times: int = 0
     on_term: str = ""
     noise: int = 0
+    away: float = 0.0
 
     @property
     def is_good(self) -> bool:
@@ -60,6 +63,7 @@ class Task:
         code = f" code {self.code}" if self.code else ""
         times = f" x{self.times}" if self.times else ""
         times += f" noise {self.noise}" if self.noise else ""
+        times += f" away {self.away:g}s" if self.away else ""
         term = f", {self.on_term} on TERM" if self.on_term else ""
         return f"{self.kind} after {self.after:g}s{code}{times}{term}"
 

@@ -25,7 +25,8 @@ class Script:
     """What an instance does: `lines` at once, `late_lines` and an end with `code` after a while.
 
     Before that, `middle_lines` after `middle`. `succeeds` and `refuses`: whether it prints one of
-    the tokens by then. `code` is None for an instance that does not end.
+    the tokens by then. `code` is None for an instance that does not end. `reboots`: the instance
+    reboots its node, which ends it.
     """
 
     after: float
@@ -34,6 +35,7 @@ class Script:
     succeeds: bool = False
     refuses: bool = False
     code: int | None = None
+    reboots: bool = False
     middle: float = 0.0
     middle_lines: tuple[bytes, ...] = ()
 
@@ -50,8 +52,8 @@ def write_script(plan: JobPlan, task: Task, *, attempt: int, instance: int, valu
     lines = (b"working", *first)
     if turn.kind == "again":
         return Script(PULLED_AFTER_SECONDS, lines, code=turn.code)
-    if turn.kind == "never":
-        return Script(turn.after, lines)
+    if turn.kind in {"never", "reboot"}:
+        return Script(turn.after, lines, reboots=turn.kind == "reboot")
     if turn.kind == "refuse":
         words = (FAILURE_TOKEN.encode(),)
         return Script(turn.after, lines, words, refuses=True, code=turn.code or None)
@@ -85,7 +87,7 @@ def _between(last: tuple[bytes, ...], noise: int) -> tuple[bytes, ...]:
 
 def _turn(plan: JobPlan, task: Task, attempt: int, instance: int) -> Task:
     """Return what of the task's plan holds for this instance."""
-    if task.kind in {"fail", "refuse"} and attempt > task.times:
+    if task.kind in {"fail", "refuse", "reboot"} and attempt > task.times:
         return Task("done", task.after)
     if task.kind == "again" and attempt == 1:
         return task

@@ -13,7 +13,10 @@ from tests.simulation.run import simulate
 
 HERE = Path(__file__).parent
 # What the modules of the oracle share; each of the others holds an invariant.
-SHARED = {"__init__", "core", "facts", "invariant", "node_versions", "started_nodes"}
+SHARED = {
+    *("__init__", "core", "demands", "departures", "facts", "invariant"),
+    *("node_versions", "started_nodes"),
+}
 ALL_MUTANTS = {**MUTANTS, **{defect.mutant.__name__: defect.mutant for defect in DEFECTS}}
 
 

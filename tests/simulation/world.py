@@ -60,6 +60,10 @@ class World:
         self.decided_at: dict[str, float] = {}
         # By the UID of a Job: up to when it then knew all that had happened to Jobs.
         self.seen_until: dict[str, float] = {}
+        # By the UID of a Job: up to when it then knew all that had happened to Jobs, and to nodes.
+        self.decided_on: dict[str, tuple[float, float]] = {}
+        # The same, of the decision that removes the gate that is removed now.
+        self.gates_decided: dict[str, tuple[float, float]] = {}
         # By the UID of a Job and its completionTime: when the controller first decided so.
         self.ended_at: dict[tuple[str, str | None], float] = {}
         self.steps = 0
@@ -148,6 +152,10 @@ class World:
     def expect_delay(self, who: str, seconds: float) -> None:
         """Record that a process may be late until `seconds` from now."""
         self.undisturbed_from[who] = max(self.undisturbed_from[who], self.loop.moment + seconds)
+
+    def expect_quiet_from(self, seconds: float) -> None:
+        """Record that something that a task did is not over before `seconds` from now."""
+        self.quiet_from = max(self.quiet_from, self.loop.moment + seconds)
 
     def add_fault(self, who: str, what: str, mode: str, seconds: float) -> None:
         self._faults.append((who, what, mode, seconds))

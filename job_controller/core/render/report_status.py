@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from daemonset_job.api import names
+from daemonset_job.api import report as reports_api
 from daemonset_job.api.deleted_nodes import find_dropped_nodes
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
@@ -30,7 +31,7 @@ from job_controller.core.render.subscriptions import with_subscriptions
 from job_controller.core.render.timeline import build_timeline
 from job_controller.core.render.turns import with_turns
 from job_controller.core.rollout.rollout_state import RolloutState
-from job_controller.core.state.absence import complete_record
+from job_controller.core.state.absence import complete_record, has_begun
 from job_controller.core.state.desired_count import find_selected
 from job_controller.core.state.due_again import mark_left, stamp
 from job_controller.core.state.node_counts import NodeCounts
@@ -167,14 +168,21 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     records, retry = merge_records(snapshot), snapshot.job.retry_request
     records.update(_completed_without_pod(snapshot, counts, records))
     records.update(mark_left(snapshot, records, counts.completed_unselected))
+    recorded = reports_api.merge_records(snapshot.reports)
     for name, record in list(records.items()):
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
         if record.state in {NodeState.ACTIVE, NodeState.UNREACHABLE} or (
             record.state == NodeState.WAITING
-            and (record.attempts or has_failures(record) or record.earlier_pods)
+            and (
+                record.attempts
+                or has_failures(record)
+                or record.earlier_pods
+                or has_begun(recorded.get(name))
+            )
         ):
-            # It has begun, which still counts when it comes back, or its failures are kept.
+            # It has begun, perhaps an earlier try, which still counts when it comes back, or its
+            # failures are kept.
             words = "the node left before its task had finished"
             records[name] = _removed(record, words)
         elif record.state == NodeState.FAILED and not record.has_failed(retry):

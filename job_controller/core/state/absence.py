@@ -25,7 +25,12 @@ from daemonset_job.api.times import add_seconds
 from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_context import RunContext
 from job_controller.core.state.node_unreachable import unreachable_reason, with_absence
-from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+from job_controller.core.state.snapshot import (
+    Snapshot,
+    find_tried,
+    merge_evidence,
+    merge_records,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,8 @@ def find_absence(
     """Return the nodes that have begun and are not in `pods_by_node`.
 
     A node counts with the UID it had when it began, and while the DaemonSet selects it. A taint
-    that an administrator set takes it out of the count.
+    that an administrator set takes it out of the count. A node that is due again has begun, also
+    if nothing of its next try has.
     """
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
@@ -60,9 +66,15 @@ def find_absence(
     affinity = NodeAffinity(daemon_set.pod_spec)
     tainted: dict[str, Taint] = {}
     uncounted: set[str] = set()
-    for name in sorted((records.keys() | ledger.keys()) - pods_by_node.keys()):
+    tried = find_tried(snapshot)
+    for name in sorted((records.keys() | ledger.keys() | tried.keys()) - pods_by_node.keys()):
         node = snapshot.nodes.get(name)
-        if node is None or not node_has_begun(node, ledger.get(name), records.get(name)):
+        if node is None:
+            continue
+        record = records.get(name)
+        is_due_again = record is not None and record.uid == node.uid and record.earlier_pods
+        has_tried = is_due_again or tried.get(name) == node.uid
+        if not has_tried and not node_has_begun(node, ledger.get(name), record):
             continue
         if not affinity.matches(name, node.labels):
             continue
@@ -125,7 +137,8 @@ def assess_absent(
     known = record if record is not None and record.uid == node.uid else None
     if _is_completed(evidence, node):
         return complete_record(known or NodeRecord(node.uid, NodeState.WAITING), evidence), None
-    assert known is not None
+    # A node that is due again has begun, and may have no record of that.
+    known = known or NodeRecord(node.uid, NodeState.WAITING, retry=context.retry)
     if known.has_failed(context.retry):
         return known, None
     was_unreachable = known.state == NodeState.UNREACHABLE and known.retry == context.retry

@@ -35,7 +35,7 @@ from job_controller.core.state.desired_count import (
     matching_nodes,
     observed_daemon_set,
 )
-from job_controller.core.state.due_again import is_stale, stamp
+from job_controller.core.state.due_again import is_of_earlier_try, is_stale, stamp
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.node_observed import record_from_pod
@@ -255,6 +255,8 @@ def _record_starts_of_ending_pods(facts: _Facts) -> dict[str, NodeRecord]:
             continue
         node, record = facts.snapshot.nodes.get(name), facts.records.get(name)
         if node is None or is_older_than_node(pod, node) or not has_started(pod):
+            continue
+        if is_of_earlier_try(facts.snapshot.job, pod, record):
             continue
         if not node_has_begun(node, facts.ledger.get(name), record):
             known = record if record is not None and record.uid == node.uid else None

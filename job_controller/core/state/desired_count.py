@@ -182,6 +182,7 @@ def find_completed_unselected(
     # While the DaemonSet has another selection, it does not say who left the newest one.
     is_placed = is_continuous and _has_newest_selection(snapshot, daemon_set)
     selection = snapshot.job.selection_hash if is_placed else ""
+    is_first = selection == first.selection_hash
     if not is_continuous and first.selection_hash != snapshot.job.selection_hash:
         return frozenset()
     affinity = NodeAffinity(daemon_set.pod_spec)
@@ -195,7 +196,9 @@ def find_completed_unselected(
         if node is None or not ledger[name].completes(node.uid):
             continue
         is_match = affinity.matches(name, node.labels)
-        if is_continuous and not (is_match or _left_by_itself(records.get(name), selection)):
+        if is_continuous and not (
+            is_match or _left_by_itself(records.get(name), selection, is_first=is_first)
+        ):
             continue
         if name in with_pod:
             room -= not is_match
@@ -207,11 +210,15 @@ def find_completed_unselected(
     return frozenset(found)
 
 
-def _left_by_itself(record: NodeRecord | None, selection: str) -> bool:
-    """Return whether the node left the selection, and not the selection the node."""
+def _left_by_itself(record: NodeRecord | None, selection: str, *, is_first: bool) -> bool:
+    """Return whether the node left the selection, and not the selection the node.
+
+    A node that left before its first record has none in it: it was chosen by the first one.
+    """
     if record is None:
         return False
-    return has_left(record) or (bool(selection) and record.selection == selection)
+    is_same = record.selection == selection or (is_first and not record.selection)
+    return has_left(record) or (bool(selection) and is_same)
 
 
 def find_completed_without_pod(

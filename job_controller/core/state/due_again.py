@@ -99,6 +99,13 @@ def is_stale(job: Job, pod: Pod, evidence: Evidence | None, record: NodeRecord |
         return False
     if record is not None and record.has_failed(job.retry_request):
         return False
+    return is_of_earlier_try(job, pod, record)
+
+
+def is_of_earlier_try(job: Job, pod: Pod, record: NodeRecord | None) -> bool:
+    """Return whether the node of a pod is due again since, so that nothing of the pod counts."""
+    if not job.spec.is_continuous:
+        return False
     is_earlier = record is not None and pod.uid in record.earlier_pods
     return is_earlier or pod.revision != job.revision
 
@@ -209,10 +216,13 @@ class _Finder:
         return self._job.has_open_request and rerun.names(name) and observed != rerun.id
 
     def renewed(self, name: str, record: NodeRecord, entry: Evidence | None) -> NodeRecord:
-        """Return the first record of the node's next try."""
+        """Return the first record of the node's next try. One that is away stays unreachable."""
+        is_away = record.state == NodeState.UNREACHABLE and record.retry == self._job.retry_request
         return NodeRecord(
             uid=record.uid,
-            state=NodeState.WAITING,
+            state=NodeState.UNREACHABLE if is_away else NodeState.WAITING,
+            reason=record.reason if is_away else "",
+            message=record.message if is_away else "",
             retry=self._job.retry_request,
             failures=record.failures,
             omitted_failures=record.omitted_failures,

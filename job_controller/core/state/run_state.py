@@ -17,6 +17,7 @@ from job_controller.core.state.added_nodes import adds_nodes
 from job_controller.core.state.failure_budget import count_failures
 from job_controller.core.state.node_changes import has_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.node_pods import is_older_than_node
 from job_controller.core.state.snapshot import Snapshot, find_unrecorded, merge_records
 from job_controller.core.state.success_policy import find_sufficiency
 from job_controller.core.text.sanitize import single_line
@@ -126,9 +127,16 @@ def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:
         return RunState(RunOutcome.SUCCEEDED, CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT)
     if not (may_end and job.is_true(ConditionType.COMPLETE)) or adds_nodes(snapshot):
         return RunState(RunOutcome.IN_PROGRESS)
-    if counts.names(NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE):
+    is_due = counts.names(NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE)
+    if is_due or _has_joined(snapshot, counts):
         return RunState(RunOutcome.IN_PROGRESS)
     return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
+
+
+def _has_joined(snapshot: Snapshot, counts: NodeCounts) -> bool:
+    """Return whether the only pod of a node seems to be of a former one, and is to be replaced."""
+    nodes = ((snapshot.nodes.get(pod.node_name), pod) for pod in counts.surplus_pods)
+    return any(node is not None and is_older_than_node(pod, node) for node, pod in nodes)
 
 
 def find_excess_failures(job: Job, counts: NodeCounts) -> int | None:

@@ -122,6 +122,17 @@ def merge_records(snapshot: Snapshot) -> dict[str, NodeRecord]:
     return report.merge_records(snapshot.reports)
 
 
+def find_tried(snapshot: Snapshot) -> dict[str, str]:
+    """Return the UIDs of nodes that have begun an earlier try, by name, for policy Continuous.
+
+    The ledger has evidence about them, which may no longer count.
+    """
+    if not snapshot.job.spec.is_continuous:
+        return {}
+    ledger = report.merge_evidence(snapshot.reports)
+    return {name: entry.node_uid for name, entry in ledger.items()}
+
+
 def find_unrecorded(snapshot: Snapshot) -> frozenset[str]:
     """Return the nodes that are due again, and of which no report says that.
 

@@ -9,6 +9,7 @@ from tests.simulation.oracle import (
     completion,
     conventions,
     deadlines,
+    due_again,
     evidence,
     failed_tasks,
     failures,
@@ -20,6 +21,7 @@ from tests.simulation.oracle import (
     pod_deletions,
     processes,
     quiet,
+    reboots,
     record_history,
     results,
     shards,
@@ -36,6 +38,7 @@ from tests.simulation.oracle.invariant import Invariant
 MODULES = (
     completion,
     starts,
+    due_again,
     gates,
     turns,
     evidence,
@@ -50,6 +53,7 @@ MODULES = (
     timeouts,
     start_problems,
     deadlines,
+    reboots,
     lifetime,
     # What is written and deleted, and the end.
     idle_writes,

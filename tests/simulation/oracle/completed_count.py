@@ -29,7 +29,18 @@ INVARIANTS = (
 )
 
 # What makes nodes that completed no longer desired, or other nodes.
-CHURN = {"leave", "renew", "reregister", "zone", "select", "edit", "taint", "drain"}
+CHURN = {
+    "leave",
+    "renew",
+    "reregister",
+    "zone",
+    "select",
+    "edit",
+    "taint",
+    "drain",
+    "rerun",
+    "relabel",
+}
 
 
 class CompletedCount:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tests.fakekube import daemon_sets
 from tests.fakekube.node_lifecycle import taints_of
 from tests.simulation import intent
-from tests.simulation.oracle import shards
+from tests.simulation.oracle import departures, shards
 from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.node_versions import NodeVersions, is_newer
@@ -69,6 +69,7 @@ class View:
         counted: The nodes by name as the DaemonSet controller had them, None before it looked.
         until: The moment up to which the program had seen everything.
         nodes_until: The moment up to which it had seen every change of a node.
+        jobs_until: The same of Jobs, when it decided.
         begun: The UIDs of the nodes that it knew to have begun.
     """
 
@@ -77,6 +78,7 @@ class View:
     until: float
     nodes_until: float
     begun: frozenset[str] = frozenset()
+    jobs_until: float = 0.0
 
 
 @dataclass(slots=True)
@@ -119,7 +121,8 @@ class Completion:
         reports_until = min(until, process.watches[REPORTS].known_until)
         begun = self.oracle.started_nodes.until(job_uid, reports_until)
         nodes_until = process.watches[NODES].known_until
-        return View(generation, known[-1] if known else None, until, nodes_until, begun)
+        jobs_until = self.world.seen_until.get(job_uid, 0.0)
+        return View(generation, known[-1] if known else None, until, nodes_until, begun, jobs_until)
 
     def deletion_view(self, process: Process, name: str, namespace: str) -> View | None:
         """Return what a process knows when it asks for a Job's deletion, None for no such Job."""
@@ -129,13 +132,17 @@ class Completion:
     # --- claims ----------------------------------------------------------------------------
 
     def judge_claim(self, job: Raw) -> None:
-        """Judge that a run is called complete, once: where that is said first."""
+        """Judge that a run is called complete: where that is said first, and if it has no end."""
         uid = job["metadata"]["uid"]
-        if uid in self.claims:
+        if uid in self.claims and not is_continuous(job):
             return
         view = self.claims[uid] = self.views[uid]
         lacking = self._lacking("complete", job, view)
-        failed = {node for node in lacking if self.oracle.has_failed(job, node, lacking[node])}
+        failed = {
+            node
+            for node in lacking
+            if self.oracle.has_failed(job, node, lacking[node], view.jobs_until)
+        }
         failed |= {node for node in lacking if self._is_away(job, view, node)}
         spec = self._spec(uid, view.generation)
         self.oracle.lifetime.claimed(uid, self.truth(job, view).values())
@@ -215,9 +222,7 @@ class Completion:
             and self.oracle.is_entered(uid, name, node["metadata"]["uid"])
         }
         if is_continuous(job):
-            # No label changes in their schedules: the others were taken out by the user.
-            nodes = {raw["metadata"]["name"]: raw for raw in self.world.server.all(NODES)}
-            return [{n: uid for n, uid in found.items() if intent.matches(job["spec"], nodes[n])}]
+            return departures.completed_unselected(self.world, job, desired)
         newest = intent.selection(job["spec"])
         same = {intent.selection(spec) == newest for spec in self.started_with.get(uid, ())}
         return [found if is_same else {} for is_same in sorted(same)] or [{}]
@@ -236,9 +241,18 @@ class Completion:
             node: node_uid
             for node, node_uid in counted.items()
             if truth.get(node) == node_uid
-            and not self.oracle.is_entered(uid, node, node_uid)
+            and not self._has_completed(uid, node, node_uid, view)
             and not self._left_as_seen(uid, view, node)
         }
+
+    def _has_completed(self, uid: str, node: str, node_uid: str, view: View) -> bool:
+        """Return whether a node has completed what was asked for as far as a view goes."""
+        demands = self.oracle.demands
+        if uid not in demands.images:
+            return self.oracle.is_entered(uid, node, node_uid)
+        until, generation = view.jobs_until, view.generation
+        due = demands.due(uid, node, node_uid, until=until, generation=generation)
+        return self.oracle.has_met(uid, node, node_uid, due)
 
     def _left_as_seen(self, uid: str, view: View, node: str) -> bool:
         """Return whether a node is not desired by the newest version that a program has seen.
@@ -340,12 +354,13 @@ class Completion:
             return
         where = report["metadata"]["namespace"]
         job = self.world.server.get(JOBS, report["spec"]["job"]["name"], where)
-        if job is not None and job["metadata"]["uid"] == uid:
+        if job is not None and job["metadata"]["uid"] == uid and not is_continuous(job):
             self.judge_claim(job)
 
     def judge_end(self, old: Raw, new: Raw) -> None:
         """Judge a status that says Complete for the first time."""
-        if is_true(new, "Complete") and not is_true(old, "Complete"):
+        is_new = is_continuous(new) and old.get("status") != new.get("status")
+        if is_true(new, "Complete") and (is_new or not is_true(old, "Complete")):
             self.judge_claim(new)
 
     def judge_left_report(self, job: Raw) -> None:

@@ -10,12 +10,14 @@ from tests.simulation.oracle.completed_count import CompletedCount
 from tests.simulation.oracle.completion import Completion
 from tests.simulation.oracle.conventions import status_faults
 from tests.simulation.oracle.deadlines import Deadlines
+from tests.simulation.oracle.demands import FOREVER, Demands, Due
 from tests.simulation.oracle.evidence import Evidence
 from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.failures import Failures
 from tests.simulation.oracle.lifetime import Lifetime
 from tests.simulation.oracle.node_changes import NodeChanges
 from tests.simulation.oracle.pod_deletions import judge_pod_deletion
+from tests.simulation.oracle.reboots import Reboots
 from tests.simulation.oracle.record_history import judge_history
 from tests.simulation.oracle.started_nodes import StartedNodes
 from tests.simulation.oracle.starts import Starts
@@ -62,6 +64,7 @@ class Oracle:
         # By UID of a Job: when the writer of what is written now last read its ledger afresh.
         self.ledger_read_at: dict[str, float] = {}
         self.started_nodes = StartedNodes(world, self)
+        self.demands = Demands(world, self)
         self.completion = Completion(world, self)
         self.evidence = Evidence(world, self)
         self.failures = Failures(world, self)
@@ -69,6 +72,7 @@ class Oracle:
         self.starts = Starts(world, self)
         self.turns = Turns(world, self)
         self.timeouts = Timeouts(world, self)
+        self.reboots = Reboots(world, self)
         self.deadlines = Deadlines(world, self)
         self.lifetime = Lifetime(world, self)
         self.gates = gates.Gates(world)
@@ -109,17 +113,20 @@ class Oracle:
             self.gates.daemon_set_made(write.raw)
         elif plural == NODES and new is not None:
             self.timeouts.node_written(new)
+            self.demands.node_written(old, new)
             self.node_changes.node_written(actor, old, new)
             self.completion.node_versions.written(new, self._world.loop.moment)
         elif plural == PODS:
             if old is None:
-                self.job_of[write.raw["metadata"]["uid"]] = self._owner(write.raw)
+                self.job_of[write.raw["metadata"]["uid"]] = job_uid = self._owner(write.raw)
+                self.demands.pod_made(write.raw, job_uid)
                 self.starts.judge_pause(write.raw)
             self.gates.pod_written(write, self.ledger_read_at)
             self.timeouts.pod_written(old, new)
 
     def _job_written(self, old: Raw | None, new: Raw) -> None:
         self.completion.job_written(new)
+        self.demands.job_written(old, new)
         meta = new["metadata"]
         if old is None:
             plan = self._world.schedule.job(f"{meta['namespace']}/{meta['name']}")
@@ -141,6 +148,7 @@ class Oracle:
             self.completion.report_made(new)
         self.evidence.judge(old, new)
         self.failures.judge(old, new)
+        self.reboots.judge_report(new)
         self.started_nodes.judge_record(new)
         self.completion.judge_report(new)
         judge_history(self._world, self, old, new)
@@ -192,9 +200,16 @@ class Oracle:
 
     # --- facts ---------------------------------------------------------------------------
 
-    def has_failed(self, job: Raw, node: str, node_uid: str) -> bool:
-        """Return whether the node is recorded as failed (rightly: judged when written)."""
-        record = shards.node_states(self._world, job["metadata"]["uid"]).get(node) or {}
+    def has_failed(self, job: Raw, node: str, node_uid: str, until: float = FOREVER) -> bool:
+        """Return whether the node is recorded as failed (rightly: judged when written).
+
+        For policy Continuous a failure counts only of what runs by the Jobs up to a moment.
+        """
+        uid = job["metadata"]["uid"]
+        record = shards.node_states(self._world, uid).get(node) or {}
+        pod = self.demands.pods.get(record.get("podUID") or "")
+        if pod is not None and pod.image != self.demands.newest_image(uid, until):
+            return False
         return record.get("state") == "Failed" and record.get("uid") == node_uid
 
     def daemon_set_of(self, job_uid: str) -> Raw | None:
@@ -205,8 +220,17 @@ class Oracle:
         return None
 
     def is_entered(self, job_uid: str, node: str, node_uid: str) -> bool:
-        """Return whether the completion of this node is in the ledger."""
-        return self.evidence.entered.get((job_uid, node), ("",))[0] == node_uid
+        """Return whether the completion of this node is in the ledger, and nothing is due since."""
+        if job_uid not in self.demands.images:
+            return self.evidence.entered.get((job_uid, node), ("",))[0] == node_uid
+        return self.has_met(job_uid, node, node_uid, self.demands.due(job_uid, node, node_uid))
+
+    def has_met(self, job_uid: str, node: str, node_uid: str, due: Due) -> bool:
+        """Return whether the completion of this node is in the ledger, and of what is due."""
+        entry = self.evidence.entered.get((job_uid, node))
+        if entry is None or entry[0] != node_uid:
+            return False
+        return self.demands.meets(self.evidence.entered_pods.get((job_uid, node)), due)
 
     # --- tasks ---------------------------------------------------------------------------
 

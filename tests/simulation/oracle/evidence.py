@@ -47,6 +47,7 @@ class Evidence:
         self.tokens: dict[tuple[str, str | None], set[str]] = {}
         # By UID of a Job and name of a node: the entry's node UID and pod, and when it was made.
         self.entered: dict[tuple[str, str], tuple[str | None, str | None, float]] = {}
+        self.entered_pods: dict[tuple[str, str], str | None] = {}
         # UIDs of pods whose task ended with 0 because it got TERM.
         self.ended_on_term: set[str] = set()
         # What the writer of what is written now knows of the report's evidence.
@@ -73,7 +74,9 @@ class Evidence:
             if was.get("completedAt") and not (after.get(node) or {}).get("completedAt"):
                 current = self._world.server.get(NODES, node, "")
                 if current and current["metadata"]["uid"] == was.get("nodeUID"):
-                    self._oracle.violate("evidence", f"the entry of {node} was lost")
+                    if not self._is_due_again(job_uid, node, was):
+                        self._oracle.violate("evidence", f"the entry of {node} was lost")
+                    self.entered.pop((job_uid, node), None)
 
     def _judge_completed(self, job_uid: str, node: str, was: Raw, entry: Raw) -> None:
         """Judge an entry that completes a node."""
@@ -90,14 +93,27 @@ class Evidence:
                     words += ", its task got TERM"
                 self._oracle.violate("evidence", words)
         self.results.judge_entry(self._oracle.plans[job_uid], node, entry)
-        if not was.get("completedAt") or was.get("nodeUID") != uid:
+        is_another = was.get("podUID") != entry.get("podUID")
+        if (
+            not was.get("completedAt")
+            or was.get("nodeUID") != uid
+            or (is_another and self._is_due_again(job_uid, node, was))
+        ):
             self.entered[job_uid, node] = (uid, entry.get("pod"), self._world.loop.moment)
+            self.entered_pods[job_uid, node] = entry.get("podUID")
         elif not _has_only_gained_results(was, entry):
             what = "results" if {**entry, "results": 0} == {**was, "results": 0} else "entry"
             if not self._had_seen(node, uid):
                 self._oracle.excuse("evidence", "unseen")
             else:
                 self._oracle.violate("evidence", f"the {what} of {node} changed: {was} to {entry}")
+
+    def _is_due_again(self, job_uid: str, node: str, was: Raw) -> bool:
+        """Whether the user has asked for more since the pod of an entry was let start."""
+        demands, node_uid = self._oracle.demands, str(was.get("nodeUID"))
+        return job_uid in demands.images and demands.may_run_again(
+            job_uid, node, node_uid, was.get("podUID")
+        )
 
     def _had_seen(self, node: str, node_uid: str | None) -> bool:
         """Whether who sent the write that is being judged knew that the node had completed."""

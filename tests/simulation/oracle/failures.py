@@ -19,7 +19,7 @@ INVARIANTS = (
         "Only a node on which something failed is recorded as failed, and only a run with such a "
         "node fails.",
         mutant="judges_exits_at_once",
-        seed=31,
+        seed=11,
         excuses={
             "grace": "The terminator could not read a token within the controller's grace period: "
             "its own requests failed, or the logs could not be read.",

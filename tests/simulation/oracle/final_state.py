@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.fakekube import daemon_sets
 from tests.simulation import intent
+from tests.simulation.oracle import due_again
 from tests.simulation.oracle.facts import is_continuous, is_true, owned_by
 from tests.simulation.oracle.failed_tasks import judge_failed_tasks
 from tests.simulation.oracle.invariant import Invariant
@@ -149,6 +151,7 @@ class _Rest:
         if self.is_in_the_way(has_ended):
             return
         truth = {node: self.state_of(node) for node in self.desired}
+        due_again.judge_rest(self.world, self.job, self.desired, truth)
         truth |= self.judge_counts(truth)
         if is_true(self.job, "Complete"):
             # One that failed and left the selection keeps its Job for people to look at.
@@ -220,12 +223,17 @@ class _Rest:
         return bool(kept_out)
 
     def is_ending(self, node: str) -> bool:
-        """Whether a machine is down, its node matches, and the only pod there is being deleted."""
+        """Whether a machine is down, its node matches, and the only pod there is being deleted.
+
+        A pod that has ended, as one does whose machine is shut down, runs nothing any more.
+        """
         raw, found = self.world.server.get(NODES, node, ""), self.daemon_set
         if self.world.machines[node].is_up or raw is None or found is None or node in self.pods:
             return False
         return intent.matches(self.job["spec"], raw) and any(
-            pod["spec"].get("nodeName") == node and controller_of(pod) == found["metadata"]["uid"]
+            pod["spec"].get("nodeName") == node
+            and controller_of(pod) == found["metadata"]["uid"]
+            and not daemon_sets.is_terminal(pod)
             for pod in self.world.server.all(PODS)
         )
 
@@ -254,16 +262,15 @@ class _Rest:
     def state_of(self, node: str) -> str:
         """Return the true state of a desired node."""
         world = self.world
-        if self.is_entered(node):
+        if self.is_entered(node) and not self.follows_demand_that_does_not_bind(node):
             return "completed"
-        record = self.records.get(node) or {}
-        if record.get("state") == "Failed" and record.get("uid") == self.desired[node]:
+        if self.world.oracle.has_failed(self.job, node, self.desired[node]):
             return "failed"  # whether rightly so was judged when it was written
         machine = world.machines[node]
         if not machine.is_up or self.is_held(node):
             return "unreachable"
         run = self.run_of(node)
-        if run is None or not run.logs:
+        if run is None or not run.logs or self.is_of_earlier_try(run):
             return "waiting"
         instances = {(run.pod_uid, run.instance)}
         if not run.plan.is_exit:
@@ -275,6 +282,23 @@ class _Rest:
         if instances & world.oracle.failures.printed and self.uid in tokens:
             self.violate("stuck", f"{node} has succeeded and is not in the ledger")
         return "active"
+
+    def follows_demand_that_does_not_bind(self, node: str) -> bool:
+        """Whether the node is recorded as due again for what does not bind (`demands`)."""
+        oracle, node_uid = self.world.oracle, self.desired[node]
+        record = self.records.get(node) or {}
+        if self.uid not in oracle.demands.images or record.get("state") == "Completed":
+            return False
+        pod_uid = oracle.evidence.entered_pods.get((self.uid, node))
+        return oracle.demands.may_run_again(self.uid, node, node_uid, pod_uid)
+
+    def is_of_earlier_try(self, run: PodRun) -> bool:
+        """Whether the node of a pod is due again since that was let start."""
+        demands, node = self.world.oracle.demands, run.machine
+        if self.uid not in demands.images:
+            return False
+        due = demands.due(self.uid, node.name, node.uid)
+        return not demands.meets(run.pod_uid, due)
 
     def is_held(self, node: str) -> bool:
         """Whether the node's condition keeps off a pod that is yet to come, or to be scheduled."""

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tests.fakekube import daemon_sets
+from tests.simulation.oracle import due_again
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, Raw, Write, controller_of
 
@@ -58,6 +59,8 @@ class Gates:
             self._exact_since.pop(owner, None)
         elif old["spec"].get("schedulingGates") and not new["spec"].get("schedulingGates"):
             self._read_at[uid] = dict(read_at)
+            if write.actor == "controller":
+                due_again.judge_gate(self._world, new)
 
     def judge_start(self, pod_uid: str, job_uid: str, entered_at: float) -> tuple[str, str]:
         """Return (excuse, words) for the start of a completed node's task in a new pod."""

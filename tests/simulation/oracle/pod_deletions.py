@@ -22,8 +22,8 @@ INVARIANTS = (
         "pod deletion",
         "The controller deletes a pod on a node only after a retry, or if its failure is on record "
         "and failurePolicy.pods is not Keep. It also deletes a pod whose task completed its node "
-        "and exited, and a pod that is older than its node. With completion.release it deletes the "
-        "pod of a node that is in the ledger.",
+        "and exited, a pod that is older than its node, and one whose node is due again "
+        "(`demands`). With completion.release it deletes the pod of a node in the ledger.",
         mutant="deletes_running_pods",
         seed=1,
         excuses={
@@ -46,6 +46,11 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
     spec = oracle.completion.newest(job_uid)
     is_released = spec.get("completion", {}).get("release", False)
     is_retried = any(d.kind == "retry" for d in world.schedule.disturbances)
+    demands, pod_uid = oracle.demands, pod["metadata"]["uid"]
+    if job_uid in demands.images and demands.may_run_again(
+        job_uid, node, raw["metadata"]["uid"], pod_uid
+    ):
+        return
     if (
         is_retried
         or _has_exited_after_token(world, pod, job_uid)

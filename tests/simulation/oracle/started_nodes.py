@@ -5,6 +5,8 @@ sees everything late cannot know of a task whose pod went at once. So a node cou
 that its start is on record, and at the latest KNOWN_SECONDS after the start of its task. The latter
 holds only if the controller was not disturbed within that time. A node that is only recorded as
 unreachable, or failed before its task has started, counts as long as that is on record.
+
+For policy Continuous, a start of an earlier revision counts only once the ledger has had the node.
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ class StartedNodes:
     known: dict[tuple[str, str], float] = field(default_factory=dict)
     # Of nodes whose start is not on record: since when what counts for it is, and in which report.
     recorded: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
+    # When it last started, by the same.
+    started: dict[tuple[str, str], float] = field(default_factory=dict)
+    # What the ledger has had, by the same.
+    entered: set[tuple[str, str]] = field(default_factory=set)
 
     def task_starts(self, run: PodRun) -> None:
         """Receive an instance of a task that starts.
@@ -46,6 +52,7 @@ class StartedNodes:
             return
         if job_uid := self.oracle.job_of.get(run.pod_uid):
             now, key = self.world.loop.moment, (job_uid, run.machine.uid)
+            self.started[key] = now
             self.world.loop.call_later(KNOWN_SECONDS, self._note, key, run, now)
 
     def _note(self, key: tuple[str, str], run: PodRun, since: float) -> None:
@@ -60,6 +67,7 @@ class StartedNodes:
         job_uid, where = report["spec"]["job"]["uid"], report["metadata"]["name"]
         now, records = self.world.loop.moment, (report.get("status") or {}).get("nodeStates") or {}
         now_recorded = set()
+        self.entered |= {(job_uid, e["nodeUID"]) for e in (report.get("evidence") or {}).values()}
         for record in records.values():
             key = (job_uid, record.get("uid"))
             if record.get("attempts"):
@@ -74,7 +82,16 @@ class StartedNodes:
     def until(self, job_uid: str, moment: float) -> frozenset[str]:
         """Return the UIDs of the nodes that had begun a Job's work before a moment."""
         found = [*self.known.items(), *((key, at) for key, (at, _) in self.recorded.items())]
-        return frozenset(node for (job, node), at in found if job == job_uid and at < moment)
+        begun = {node for (job, node), at in found if job == job_uid and at < moment}
+        if job_uid in (demands := self.oracle.demands).images:
+            since = demands.images[job_uid][-1].at
+            begun = {
+                node
+                for node in begun
+                if (job_uid, node) in self.entered | self.recorded.keys()
+                or self.started.get((job_uid, node), -1.0) >= since
+            }
+        return frozenset(begun)
 
 
 def _created(raw: Raw) -> str:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "started again",
-        "Once the completion of a node is in the ledger, no other pod starts its task.",
+        "Once the completion of a node is in the ledger, no other pod starts its task, unless the "
+        "node is due again (`demands`).",
         mutant="removes_gates_of_completed_nodes",
         seed=14,
         excuses={
@@ -45,12 +46,19 @@ class Starts:
     def task_starts(self, run: PodRun) -> None:
         """Judge the start of an instance of the task."""
         self._oracle.started_nodes.task_starts(run)
+        self._oracle.demands.task_starts(run)
         job_uid = self._oracle.job_of.get(run.pod_uid, "")
         entry = self._oracle.evidence.entered.get((job_uid, run.machine.name))
         if entry is None or entry[0] != run.machine.uid or entry[1] == run.pod_name:
             return
         if len(run.logs) > 1:
             return  # the kubelet's own restart
+        demands, node = self._oracle.demands, run.machine
+        pod_uid = self._oracle.evidence.entered_pods.get((job_uid, node.name))
+        if job_uid in demands.images and demands.may_run_again(
+            job_uid, node.name, node.uid, pod_uid
+        ):
+            return
         excuse, words = self._oracle.gates.judge_start(run.pod_uid, job_uid, entry[2])
         if excuse:
             self._oracle.excuse("started again", excuse)

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 from daemonset_job.api.names import ANNOTATION_RETRY
 from tests.fakekube import daemon_sets
 from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.reboots import allowed_seconds
 from tests.simulation.oracle.start_problems import StartProblems
 from tests.simulation.server import PODS, Raw
-from tests.simulation.settings import (
-    NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
-    POD_START_TIMEOUT_SECONDS,
-)
+from tests.simulation.settings import POD_START_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -164,7 +162,8 @@ class Timeouts:
             # Who is about to write it may not have received yet that the node is back.
             began, ended = self.was_not_ready.get(node, (now, now))
             began = began if now - ended < TOLERANCE_SECONDS else now
-            seconds, since = NODE_UNREACHABLE_GRACE_PERIOD_SECONDS, self.not_ready.get(node, began)
+            specs = self.oracle.completion.known(job_uid, self.world.seen_until[job_uid])
+            seconds, since = min(map(allowed_seconds, specs)), self.not_ready.get(node, began)
             # Its taint may outlast a moment in which it is Ready.
             since = min(since, self.away.get(node, since))
         elif record.get("state") != "Failed":

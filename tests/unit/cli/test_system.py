@@ -235,7 +235,7 @@ ONE = {"kind": "Deployment", "name": "a"}
         {"patches": [{"patch": "- {op: remove, path: /a}", "target": {"name": "a", "group": "x"}}]},
         {
             "patches": [
-                {"patch": PATCH + "{template: {spec: {containers: [{name: new, image: i}]}}}"}
+                {"patch": PATCH + "{template: {spec: {containers: [{name: n, $patch: delete}]}}}"}
             ]
         },
         {

@@ -1,0 +1,303 @@
+"""What users ask of a Job of policy Continuous while it runs: who has to run the task again.
+
+Three things ask for that: a change of what runs, a rerun request, and labels of a node that leave
+the selection and come back. What a pod runs is its image. A program that was away, or whose watch
+was late, cannot know of a change that was taken back meanwhile. So a demand that another one has
+replaced binds only if it was there for KNOWN_SECONDS while nothing disturbed the controller. The
+newest one always does. One that does not bind may be met.
+
+A rerun request is about the nodes that the Job has at that time. For others it does not bind. A
+task that has started counts for a request if the controller's watch of pods had not shown the start
+when it read the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from daemonset_job.api.job import Job
+from daemonset_job.api.names import ANNOTATION_RERUN, CONTAINER_NAME
+from daemonset_job.api.pod import Pod
+from tests.simulation import intent
+from tests.simulation.oracle.facts import is_continuous
+from tests.simulation.server import JOBS, Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
+
+KNOWN_SECONDS = 8.0
+FOREVER = float("inf")
+
+
+@dataclass(slots=True)
+class Demand:
+    """One change of what is asked, at a moment. `is_known` once the controller must have read it.
+
+    Attributes:
+        at: When the user made it.
+        image: What runs from then on, "" for a rerun or a return.
+        generation: That of the spec with the image.
+        nodes: By name, the UIDs of the nodes that run again; for an image not used.
+        words: The names in a rerun request, "*" for all.
+        value: All of the request: the same one again is no new one.
+    """
+
+    at: float
+    image: str = ""
+    generation: int = 0
+    nodes: dict[str, str] = field(default_factory=dict)
+    words: frozenset[str] = frozenset()
+    value: str = ""
+    # UIDs of the pods that the controller knew to have started when it read the request.
+    started: frozenset[str] | None = None
+    is_known: bool = False
+    is_replaced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a completed node must have run: this image, in a pod that started after a moment."""
+
+    image: str
+    since: float
+    why: str
+    started: frozenset[str] | None = None
+
+
+@dataclass(slots=True)
+class PodFacts:
+    """What a pod runs, when its task first started, and what was known when it could.
+
+    Attributes:
+        image: The image of its task.
+        jobs_known: The moment up to which the controller knew all Jobs when it let the pod start.
+        nodes_known: The same for nodes.
+        started: When its task first started.
+    """
+
+    image: str
+    jobs_known: float = 0.0
+    nodes_known: float = 0.0
+    started: float = FOREVER
+
+
+@dataclass(slots=True)
+class Demands:
+    """Receives Jobs, nodes, pods and starts; asked by the invariants. By the UID of a Job."""
+
+    world: World
+    oracle: Oracle
+    images: dict[str, list[Demand]] = field(default_factory=dict)
+    reruns: dict[str, list[Demand]] = field(default_factory=dict)
+    returns: dict[str, list[Demand]] = field(default_factory=dict)
+    # By UIDs of a Job and of a node: when its labels left the selection; known as a Demand is.
+    left: dict[tuple[str, str], Demand] = field(default_factory=dict)
+    pods: dict[str, PodFacts] = field(default_factory=dict)
+
+    # --- what happens ----------------------------------------------------------------------
+
+    def job_written(self, old: Raw | None, new: Raw) -> None:
+        """Note what a write of a Job asks for."""
+        if not is_continuous(new):
+            return
+        uid = new["metadata"]["uid"]
+        if old is None:
+            self.images[uid], self.reruns[uid], self.returns[uid] = [], [], []
+        image = new["spec"]["image"]
+        if old is None or old["spec"]["image"] != image:
+            demand = Demand(self.world.loop.moment, image, new["metadata"]["generation"])
+            self._add(self.images[uid], demand)
+        before, after = (_annotation(raw) for raw in (old or {"metadata": {}}, new))
+        if after != before:
+            self._add(self.reruns[uid], self._rerun(new, after))
+
+    def _rerun(self, job: Raw, value: str) -> Demand:
+        words = {word for word in value.partition("@")[0].split(",") if word}
+        desired = self.oracle.completion.desired(job)
+        named = {node: uid for node, uid in desired.items() if words & {"*", node}}
+        return Demand(self.world.loop.moment, nodes=named, words=frozenset(words), value=value)
+
+    def _add(self, demands: list[Demand], demand: Demand) -> None:
+        if demands:
+            demands[-1].is_replaced = True
+        demands.append(demand)
+        self._note_later(demand)
+
+    def _note_later(self, demand: Demand) -> None:
+        """Note after a while that the controller must have read a demand that is still there."""
+
+        def note() -> None:
+            controller, since = self.world.processes["controller"], demand.at
+            is_well = controller.is_up and controller.started_at < since
+            if (
+                not demand.is_replaced
+                and is_well
+                and self.world.undisturbed_from["controller"] < since
+            ):
+                demand.is_known = True
+
+        self.world.loop.call_later(KNOWN_SECONDS, note)
+
+    def node_written(self, old: Raw | None, new: Raw) -> None:
+        """Note that the labels of a node leave the selection of a Job, or come back."""
+        if old is None or not self.images:
+            return
+        uid, name = new["metadata"]["uid"], new["metadata"]["name"]
+        for job in self.world.server.all(JOBS):
+            key = job["metadata"]["uid"], uid
+            if key[0] not in self.images:
+                continue
+            was, is_ = (intent.matches(job["spec"], raw) for raw in (old, new))
+            if was and not is_:
+                self.left[key] = demand = Demand(self.world.loop.moment)
+                self._note_later(demand)
+            elif is_ and not was and (away := self.left.pop(key, None)):
+                away.is_replaced = True
+                back = Demand(self.world.loop.moment, nodes={name: uid}, is_known=away.is_known)
+                self.returns[key[0]].append(back)
+
+    def pod_made(self, pod: Raw, job_uid: str) -> None:
+        """Note a new pod of a Job.
+
+        A pod that is made without the gate, in the first seconds of a Job, starts by itself. So no
+        program can know whether it started before a request or after it.
+        """
+        if job_uid in self.images:
+            self.pods[pod["metadata"]["uid"]] = PodFacts(image_of(pod))
+
+    def gate_removed(self, pod: Raw, job_uid: str) -> None:
+        """Note that the controller lets a pod start, with what it knew when it decided that."""
+        if facts := self.pods.get(pod["metadata"]["uid"]):
+            facts.jobs_known, facts.nodes_known = self.world.gates_decided.get(job_uid, (0.0, 0.0))
+
+    def task_starts(self, run: PodRun) -> None:
+        """Note the first start of the task of a pod."""
+        if facts := self.pods.get(run.pod_uid):
+            facts.started = min(facts.started, self.world.loop.moment)
+
+    def controller_decides(self, job: Job, pods: Iterable[Pod]) -> None:
+        """Note what the controller knows when it first reads a request."""
+        demands = self.reruns.get(job.uid)
+        if not demands or demands[-1].started is not None:
+            return
+        if job.annotations.get(ANNOTATION_RERUN) == demands[-1].value:
+            demands[-1].started = frozenset(pod.uid for pod in pods if _has_started(pod))
+
+    # --- what is asked ---------------------------------------------------------------------
+
+    def newest_image(self, job_uid: str, until: float) -> str:
+        """Return what a program knows to run that has seen all Jobs up to a moment."""
+        found = [demand for demand in self.images[job_uid] if demand.at < until]
+        return (found or self.images[job_uid])[-1].image
+
+    def due(
+        self,
+        job_uid: str,
+        node: str,
+        node_uid: str,
+        *,
+        until: float = FOREVER,
+        generation: int | None = None,
+    ) -> Due:
+        """Return what a completed node must have run by the demands up to a moment."""
+        images = [
+            demand
+            for demand in self.images[job_uid]
+            if demand.at < until and (generation is None or demand.generation <= generation)
+        ] or self.images[job_uid][:1]
+        newest = images[-1]
+        since, why, started = newest.at, "what runs was changed", None
+        for earlier in reversed(images[:-1]):
+            if earlier.image == newest.image:
+                since = earlier.at
+            elif earlier.is_known:
+                break
+        reruns = [demand for demand in self.reruns[job_uid] if demand.at < until]
+        for number, demand in enumerate(reruns):
+            is_bound = demand.is_known or demand is reruns[-1]
+            if is_bound and demand.nodes.get(node) == node_uid:
+                asked = _asked_first(reruns[: number + 1])
+                if asked > since:
+                    since, why, started = asked, "a rerun was requested", demand.started
+        for demand in self.returns[job_uid]:
+            is_bound = demand.is_known and demand.nodes.get(node) == node_uid
+            if is_bound and since < demand.at < until:
+                since, why, started = demand.at, "its labels came back", None
+        return Due(newest.image, since, why, started)
+
+    def meets(self, pod_uid: str | None, due: Due) -> bool:
+        """Return whether a completion in this pod is of what is due."""
+        facts = self.pods.get(pod_uid or "")
+        if facts is None:
+            return True
+        is_unseen = due.started is not None and pod_uid not in due.started
+        return facts.image == due.image and (facts.started >= due.since or is_unseen)
+
+    def may_run_again(self, job_uid: str, node: str, node_uid: str, pod_uid: str | None) -> bool:
+        """Return whether anything was asked of a node that a pod of it was not let start for."""
+        facts = self.pods.get(pod_uid or "")
+        if facts is None or facts.image != self.images[job_uid][-1].image:
+            return True
+        jobs, nodes = facts.jobs_known, facts.nodes_known
+        return any(
+            (
+                *(demand.at >= jobs for demand in self.images[job_uid][1:]),
+                *(demand.at >= jobs for demand in self._reruns_of(job_uid, node)),
+                *(
+                    demand.at >= nodes
+                    for demand in self.returns[job_uid]
+                    if demand.nodes.get(node) == node_uid
+                ),
+            )
+        )
+
+    def is_named_elsewhere(self, job_uid: str, node: str) -> bool:
+        """Return whether a request names a node that was none of the Job's nodes then."""
+        return any(node not in demand.nodes for demand in self._reruns_of(job_uid, node))
+
+    def is_asked_within(self, job_uid: str, node: str, since: float) -> bool:
+        """Return whether anything was asked of a node soon after a moment, or just before."""
+        asked = (*self.images[job_uid][1:], *self._reruns_of(job_uid, node))
+        return any(abs(demand.at - since) <= KNOWN_SECONDS for demand in asked)
+
+    def _reruns_of(self, job_uid: str, node: str) -> Iterator[Demand]:
+        for demand in self.reruns[job_uid]:
+            if demand.words & {"*", node}:
+                yield demand
+
+
+def _has_started(pod: Pod) -> bool:
+    """Return whether a program can see that the task of a pod has started."""
+    task = pod.container
+    return task is not None and (task.state in {"running", "terminated"} or task.restart_count > 0)
+
+
+def _asked_first(demands: list[Demand]) -> float:
+    """Return when the last of these requests was made, perhaps as an earlier one.
+
+    One that is made again is the same if no other one had to be read between them.
+    """
+    *earlier, last = demands
+    asked = last.at
+    for demand in reversed(earlier):
+        if demand.value == last.value:
+            asked = demand.at
+        elif demand.is_known:
+            break
+    return asked
+
+
+def image_of(pod: Raw) -> str:
+    """Return the image of the task of a raw pod."""
+    spec = pod["spec"]
+    containers = (*(spec.get("initContainers") or ()), *spec["containers"])
+    return next((str(c.get("image")) for c in containers if c["name"] == CONTAINER_NAME), "")
+
+
+def _annotation(job: Raw) -> str:
+    """Return the rerun request of a raw Job."""
+    return str((job["metadata"].get("annotations") or {}).get(ANNOTATION_RERUN) or "")

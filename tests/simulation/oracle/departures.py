@@ -1,0 +1,44 @@
+"""Completed nodes that have left the selection of a Job of policy Continuous, and still count.
+
+One that an edit of the Job took out does not count, nor one that had not completed what was due
+when it left. If something was asked for while the controller did not have to know yet that the
+labels had left, both answers are right.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+from typing import TYPE_CHECKING
+
+from tests.simulation import intent
+from tests.simulation.server import NODES, Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+def completed_unselected(world: World, job: Raw, desired: Raw) -> list[dict[str, str]]:
+    """Return the sets of such nodes, with UIDs, one of which is right."""
+    certain: dict[str, str] = {}
+    doubtful: dict[str, str] = {}
+    uid, demands = job["metadata"]["uid"], world.oracle.demands
+    for raw in world.server.all(NODES):
+        name, node_uid = raw["metadata"]["name"], raw["metadata"]["uid"]
+        if name in desired or world.oracle.evidence.entered.get((uid, name), ("",))[0] != node_uid:
+            continue
+        if intent.matches(job["spec"], raw):
+            # Only a taint keeps it out.
+            if world.oracle.has_met(uid, name, node_uid, demands.due(uid, name, node_uid)):
+                target = doubtful if demands.is_named_elsewhere(uid, name) else certain
+                target[name] = node_uid
+            continue
+        left = demands.left.get((uid, node_uid))
+        if left is None:
+            continue  # an edit took it out
+        then = demands.due(uid, name, node_uid, until=left.at)
+        if world.oracle.has_met(uid, name, node_uid, then):
+            is_asked = demands.is_asked_within(uid, name, left.at)
+            target = doubtful if is_asked or not left.is_known else certain
+            target[name] = node_uid
+    some = chain.from_iterable(combinations(doubtful, n) for n in range(len(doubtful) + 1))
+    return [certain | {name: doubtful[name] for name in names} for names in some]

@@ -1,0 +1,106 @@
+"""Schedules by hand of what users ask of a Job that has no end, each with what would be wrong."""
+
+import pytest
+
+from tests.simulation import node_mutants as mutants
+from tests.simulation.run import simulate
+from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+
+KEY = "default/sample"
+SPEC = {"image": "example/task:1", "completion": {"policy": "Continuous"}}
+ZONE = {"nodes": {"selector": {"matchLabels": {"zone": "a"}}}}
+NODES = NodePlan("n1"), NodePlan("n2", (Task("done", 3.0),))
+
+
+def schedule(*disturbances, spec=SPEC, nodes=NODES):
+    return Schedule(0, nodes, (JobPlan(spec=spec),), disturbances, calm=True)
+
+
+def change(at, number, back=0.0):
+    return Disturbance(at, "edit", KEY, f"example/task:{number}", "image", back)
+
+
+def rerun(at, words):
+    return Disturbance(at, "rerun", KEY, words)
+
+
+def starts(trace, node):
+    """Return how often a kubelet started the task of a pod of the node for the first time."""
+    found = [f"{who} {words}" for _, who, words in trace if f"-{node}-" in words]
+    return sum("kubelet changes pods" in each and "running restarts 0" in each for each in found)
+
+
+@pytest.mark.parametrize(
+    ("disturbances", "times"),
+    [
+        ((change(20.0, 2),), 2),
+        ((change(20.0, 2, back=10.0),), 3),
+        ((change(20.0, 2), change(40.0, 3)), 3),
+        ((rerun(20.0, "n1@1"),), 2),
+        ((rerun(20.0, "n1,n2@1"),), 2),
+        ((rerun(20.0, "*@1"),), 2),
+        ((rerun(20.0, "n2@1"),), 1),
+        ((rerun(20.0, "n1@1"), rerun(40.0, "n1@1")), 2),
+        ((rerun(20.0, "n1@1"), rerun(40.0, "n1@2")), 3),
+        ((rerun(20.0, "n1@1"), rerun(40.0, "n2@2"), rerun(60.0, "n1@1")), 3),
+        ((rerun(20.0, "n1@1"), change(20.0, 2)), 2),
+        ((rerun(20.0, "n1@1"), Disturbance(20.1, "crash", "controller", seconds=5.0)), 2),
+        ((Disturbance(10.0, "crash", "controller", seconds=30.0), rerun(20.0, "n1@1")), 2),
+        (
+            (
+                Disturbance(
+                    10.0, "refuse_write", "controller", "patch status jobreports", "403", 30.0
+                ),
+                rerun(20.0, "n1@1"),
+            ),
+            2,
+        ),
+    ],
+)
+def test_a_node_runs_once_for_each_change_and_each_request(disturbances, times):
+    found = simulate(schedule(*disturbances), is_tracing=True)
+    assert not found.violations
+    assert starts(found.trace, "n1") == times
+
+
+def test_a_change_back_within_seconds_runs_what_is_asked_for_last():
+    found = simulate(schedule(change(20.0, 2, back=0.3)), is_tracing=True)
+    assert not found.violations
+    assert starts(found.trace, "n1") in {1, 2, 3}
+
+
+@pytest.mark.parametrize("mutant", [mutants.ignores_rerun_requests, mutants.repeats_reruns])
+def test_a_rerun_that_is_lost_or_repeated_is_seen(mutant):
+    requests = rerun(20.0, "n1@1"), rerun(40.0, "n2@2")
+    assert not simulate(schedule(*requests)).violations
+    with mutant():
+        assert simulate(schedule(*requests)).kinds & {"due again", "started again", "pod deletion"}
+
+
+def test_a_node_whose_labels_come_back_runs_again():
+    away = Disturbance(20.0, "relabel", what="n1", seconds=30.0)
+    found = simulate(schedule(away, spec={**SPEC, **ZONE}), is_tracing=True)
+    assert not found.violations
+    assert starts(found.trace, "n1") == 2
+    with mutants.forgets_nodes_that_left():
+        assert "due again" in simulate(schedule(away, spec={**SPEC, **ZONE})).kinds
+
+
+def test_a_node_that_left_stays_counted_whatever_is_asked_meanwhile():
+    away = Disturbance(20.0, "relabel", what="n1")
+    later = change(40.0, 2), rerun(60.0, "*@1")
+    assert not simulate(schedule(away, *later, spec={**SPEC, **ZONE})).violations
+
+
+@pytest.mark.parametrize("seconds", [60.0, 0.0])
+@pytest.mark.parametrize("ask", [change(30.0, 2), rerun(30.0, "n2@1")], ids=["change", "rerun"])
+def test_a_node_that_is_away_keeps_its_job_from_being_complete(seconds, ask):
+    down = Disturbance(20.0, "shutdown", what="n2", seconds=seconds)
+    assert not simulate(schedule(down, ask)).violations
+
+
+def test_a_node_that_is_away_and_forgotten_is_seen():
+    """After a change of what runs, only the ledger shows that the node has begun."""
+    down = Disturbance(20.0, "shutdown", what="n2")
+    with mutants.forgets_earlier_tries_of_absent_nodes():
+        assert simulate(schedule(down, change(30.0, 2))).kinds & {"complete", "due again"}
