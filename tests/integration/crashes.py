@@ -98,6 +98,7 @@ async def play(
 
 
 async def _revive(found: Harness, process: Process, start: Any) -> None:
+    assert isinstance(process.client, Mortal)
     await process.client.died.wait()
     await found.stop(process)
     await start()
