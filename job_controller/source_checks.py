@@ -32,7 +32,7 @@ from job_controller.core.state.snapshot import Snapshot
 from job_controller.outbound import Outbound, OutboundError, OutboundRequest
 from job_controller.prometheus_answer import read_value
 
-# A vector of one sample has some hundred bytes; this is room for long labels.
+# A vector of one sample has about 200 bytes; this is room for long labels.
 _LIMIT_BYTES: Final = 64 * 1024
 # Questions of one Job that are kept: those of the present step.
 _QUESTIONS_LIMIT: Final = 4

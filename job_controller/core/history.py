@@ -60,8 +60,8 @@ def expired_reports(
     """Return the reports of one Job name beyond the history limits, and when the next one expires.
 
     Of the finished runs, the newest `limit` are kept, none longer than `max_age_seconds`. A run
-    counts as one however many shards it has. The report of the current Job always stays, and so
-    does that of a run of which a receiver is yet to be notified, for an hour at most.
+    counts as one however many shards it has. The report of the current Job always stays. That
+    of a run of which a receiver is yet to be notified stays for an hour at most.
     """
     runs: dict[str, list[JobReport]] = {}
     for report in reports:

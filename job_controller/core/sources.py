@@ -25,8 +25,8 @@ class Source:
     """An HTTP server, or a Prometheus, that Jobs of some namespaces may be checked by.
 
     `paths` may be requested, "" for the URL itself. `queries` are PromQL by name, in which
-    `{{namespace}}` and `{{job}}` stand for those of the Job. `allows_expressions`: a Job may write
-    PromQL itself, which can read the metrics of all tenants.
+    `{{namespace}}` and `{{job}}` are replaced by those of the Job. `allows_expressions`: a Job may
+    write PromQL itself, which can read the metrics of all tenants.
     """
 
     name: str

@@ -62,7 +62,7 @@ def test_a_query_has_the_names_of_the_job_and_nothing_else_of_it():
         (asked(path="/admin"), "team-a", "does not allow the path '/admin'"),
         (asked(path="/healthz/../admin"), "team-a", "does not allow the path"),
         (asked(query="errors"), "team-b", "no source 'prom' that Jobs in namespace team-b may use"),
-        (SourceQuery("nobody", T0), "team-a", "no source 'nobody'"),
+        (SourceQuery("other", T0), "team-a", "no source 'other'"),
     ],
 )
 def test_what_the_administrator_has_not_named_is_not_asked(query, namespace, words):
