@@ -14,6 +14,7 @@ from daemonset_job.kube.client.resource import DAEMON_SETS
 from job_controller.config import find_file, parse_config
 from job_controller.main import _prepare
 from tests.contract.controller_cluster import FakeCluster, until
+from tests.contract.fake_receiver import listening
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -109,3 +110,18 @@ def test_there_is_no_file_unless_it_is_named():
     assert find_file([], {"CONTROLLER_CONFIG": "/e"}) == Path("/e")
     assert find_file(["--config", "/a"], {"CONTROLLER_CONFIG": "/e"}) == Path("/a")
     assert find_file(["--config", ""], {"CONTROLLER_CONFIG": "/e"}) is None
+
+
+async def test_a_receiver_that_is_added_to_the_file_is_notified_without_a_restart(
+    server, file, tmp_path
+):
+    file.write_text("receivers: []\n")
+    cluster = FakeCluster(server, "a")
+    async with listening() as receiver, controller() as said:
+        (tmp_path / "ops.url").write_text(receiver.url)
+        file.write_text(
+            f"receivers: [{{name: ops, namespaces: ['*'], urlFile: {tmp_path}/ops.url}}]\n"
+        )
+        await until(lambda: any(line["message"].startswith("applied") for line in said), 10)
+        cluster.apply(notify=[{"receiver": "ops"}])
+        await until(lambda: receiver.events == ["default/sample Started"], 10)
