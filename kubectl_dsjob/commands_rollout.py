@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kubectl_dsjob.options import Context, Kubeconfig, Name, Namespace, app
+from kubectl_dsjob.options import Context, Kubeconfig, Name, Namespace, OutputOption, app
+from kubectl_dsjob.outputs import Output
 
 
 @app.command(epilog="Example: kubectl dsjob approve sweep")
@@ -53,3 +54,19 @@ def abort(
 
     target = Target(context, namespace, kubeconfig)
     edge.run(lambda: rollout_writing.abort(target, name, reason))
+
+
+@app.command(epilog="Example: kubectl dsjob plan sweep")
+def plan(
+    name: Name,
+    output: OutputOption = Output.TABLE,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Show which nodes a suspended Job would run on, in which order and batches."""
+    from kubectl_dsjob import edge, rollout_reading
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    edge.run(lambda: rollout_reading.plan(target, name, output))

@@ -6,6 +6,7 @@ Pure. The terminator's own count is in ``node_count``.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import CompleteReason
@@ -16,6 +17,11 @@ from terminator.node_count import Count
 # A complete Job whose TTL is over is deleted when this count agrees. While no task is running (a
 # node joined later and cannot get its pod), a disagreement delays the deletion for this long only.
 OVERDUE_SECONDS = 600
+
+# With these a run succeeds although nodes have not completed: its Job is kept, unless it has a TTL.
+_WITH_UNFINISHED_NODES: Final = frozenset(
+    {CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT, CompleteReason.MIN_COMPLETED_REACHED}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +83,9 @@ def _decide_for_complete(
     if count.running or not (count.desired or count.has_completions or count.has_failures):
         return DeletionDecision(blocked_by)
     found = job.condition(ConditionType.COMPLETE)
-    if (
-        ttl_seconds is None
-        and found is not None
-        and found.reason == CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT
-    ):
-        # A failed node is being retried, and does not count as failed meanwhile.
+    if ttl_seconds is None and found is not None and found.reason in _WITH_UNFINISHED_NODES:
+        # Nodes are set aside, or did not have to run. Or a failed node is being retried, and does
+        # not count as failed meanwhile.
         return DeletionDecision(blocked_by)
     # The controller has counted it as complete. Nodes that joined later run the task, but delay the
     # deletion for a limited time only.

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from daemonset_job.api.shape import BOOLEAN, NUMBER, STRING, TIME, fields
+from daemonset_job.api.shape import BOOLEAN, NUMBER, STRING, TIME, fields, list_of
 from daemonset_job.api.times import format_time, parse_whole_seconds
 
+BATCH_SHAPE: Final = fields(step=NUMBER, count=NUMBER, nodes=list_of(STRING))
 PROGRESS_SHAPE: Final = fields(
     step=NUMBER,
     steps=NUMBER,
@@ -19,7 +20,24 @@ PROGRESS_SHAPE: Final = fields(
     waitsFor=STRING,
     checkFailure=STRING,
     revision=STRING,
+    plan=list_of(BATCH_SHAPE),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """The nodes of a step before the run has started, in the order of their turns.
+
+    `count` is how many there are, `nodes` are the first of them. The last batch is the rest.
+    """
+
+    step: int
+    count: int
+    nodes: tuple[str, ...] = ()
+
+    def to_raw(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"step": self.step, "count": self.count, "nodes": list(self.nodes)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +49,7 @@ class RolloutProgress:
     clock. `approved_step` is the newest step that a person has approved. `is_promoted`: the
     remaining soaks and approvals are left out. `check_failure` says which check of the step has
     failed, "" for none. `waits_for` says what a person is asked for, "" for nothing. `revision` is
-    that of a Job of policy Continuous.
+    that of a Job of policy Continuous. `plan` is the preview of a Job that has not started.
     """
 
     step: int = 1
@@ -42,6 +60,7 @@ class RolloutProgress:
     check_failure: str = ""
     waits_for: str = ""
     revision: str = ""
+    plan: tuple[PlannedBatch, ...] = ()
 
     @property
     def is_in_rest(self) -> bool:
@@ -57,6 +76,7 @@ class RolloutProgress:
             "checkFailure": self.check_failure,
             "waitsFor": self.waits_for,
             "revision": self.revision,
+            "plan": [batch.to_raw() for batch in self.plan],
         }
         kept = {key: value for key, value in raw.items() if value}
         return {"step": self.step, "steps": self.steps, **kept}
@@ -75,4 +95,10 @@ def parse_rollout_progress(raw: Mapping[str, Any] | None) -> RolloutProgress | N
         check_failure=raw.get("checkFailure") or "",
         waits_for=raw.get("waitsFor") or "",
         revision=raw.get("revision") or "",
+        plan=tuple(
+            PlannedBatch(
+                each.get("step") or 0, each.get("count") or 0, tuple(each.get("nodes") or ())
+            )
+            for each in raw.get("plan") or ()
+        ),
     )

@@ -20,6 +20,7 @@ from job_controller.core.plan import (
 from job_controller.core.render.events import start_blocker_events
 from job_controller.core.render.job_status import first_status, unstarted_status
 from job_controller.core.rollout.holds import find_window_problem
+from job_controller.core.rollout.preview import PREVIEW_SECONDS, plan_batches
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.blockers import find_start_blocker
 from job_controller.core.state.cordons import find_trial_cordon
@@ -46,11 +47,14 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
         or find_waiting(job, snapshot.predecessors)
     )
     if job.spec.suspend or start_blocker is not None:
-        status = unstarted_status(job, start_blocker, now)
+        preview = plan_batches(snapshot) if job.spec.suspend else None
+        status = unstarted_status(job, start_blocker, now, preview)
+        waits = [snapshot.retry_seconds] if snapshot.refusals else []
+        waits += [PREVIEW_SECONDS] if preview is not None else []
         return Plan(
             actions=() if status == job.status else (WriteStatus(status),),
             events=tuple(start_blocker_events(job, start_blocker)),
-            requeue_after=snapshot.retry_seconds if snapshot.refusals else None,
+            requeue_after=min(waits, default=None),
         )
     if not snapshot.is_dry_run_done:
         desired = build_daemon_set(

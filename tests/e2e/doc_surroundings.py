@@ -153,6 +153,19 @@ def facts(cluster: RealCluster) -> Iterator[None]:
 
 
 @contextmanager
+def limits(cluster: RealCluster) -> Iterator[None]:
+    """Every node has its limit in the end, whose directory is removed here."""
+    folder = "/etc/example-tutorial"
+    try:
+        yield
+        found = cluster.on_all_nodes(f"cat {folder}/limit.conf")
+        assert set(found.values()) == {"limit=200M\n"}
+    finally:
+        cluster.kubectl("delete", "namespace", "safely", "--ignore-not-found", "--wait=false")
+        cluster.on_all_nodes(f"rm -rf {folder}")
+
+
+@contextmanager
 def permit(cluster: RealCluster) -> Iterator[None]:
     """The page makes a file on one node, without which its task fails there."""
     try:
@@ -175,6 +188,7 @@ SURROUNDINGS: dict[str, Surroundings] = {
     "README.md": old_cache,
     "docs/tutorial/first-run.md": first_run,
     "docs/tutorial/task-image.md": facts,
+    "docs/tutorial/roll-out-safely.md": limits,
     "docs/how-to/choose-nodes.md": tainted_control_plane,
     "docs/how-to/gitops.md": two_versions,
     "docs/how-to/nodes-that-join.md": two_workers,

@@ -1,7 +1,8 @@
 """Two examples that no page runs.
 
 The first one is in test_main_job, 14 to 18 are in test_node_examples,
-19 in test_reboot, 20 to 22 in test_standing_examples, all others in test_pages.
+19 in test_reboot, 20 to 22 in test_standing_examples, 24 in test_rollout, all others in
+test_pages.
 """
 
 import subprocess

@@ -3,6 +3,7 @@
 import itertools
 
 import pytest
+import yaml
 
 from tests.e2e.cluster import consistently, eventually, make_job
 from tests.e2e.jobs import GO, labelled, on, patch_spec, shell, state, wait_condition
@@ -208,6 +209,45 @@ def test_a_check_of_pods_waits_until_they_are_ready(cluster, namespace, folder):
     number = sorted(cluster.nodes).index(began)
     cluster.kubectl("exec", "-n", namespace, f"web-{number}", "--", "touch", "/tmp/ready")
     wait_condition(cluster, namespace, "checked", "Complete")
+
+
+def test_the_example_changes_a_canary_and_after_a_promotion_all_nodes(cluster, namespace):
+    job = yaml.safe_load((cluster.root / "examples/24-canary-then-promote/job.yaml").read_text())
+    job["metadata"]["namespace"] = namespace
+    file = "/etc/systemd/journald.conf.d/50-example-limit.conf"
+    canary = max(cluster.nodes)
+
+    def changed():
+        found = cluster.on_all_nodes(f"cat {file} 2>/dev/null || true")
+        return {node for node, text in found.items() if "SystemMaxUse=200M" in text}
+
+    try:
+        cluster.kubectl("label", "node", canary, "example.com/canary=true")
+        cluster.apply(job)
+        wait_condition(cluster, namespace, "journal-limit", "Suspended", 120)
+        assert changed() == {canary}
+        annotate(cluster, namespace, "journal-limit", "approve", 1)
+        annotate(cluster, namespace, "journal-limit", "promote", "all")
+        wait_condition(cluster, namespace, "journal-limit", "Complete", 120)
+        assert changed() == set(cluster.nodes)
+    finally:
+        cluster.kubectl("label", "node", canary, "example.com/canary-")
+        cluster.on_all_nodes(f"rm -f {file}")
+
+
+def test_a_suspended_job_shows_its_plan_and_runs_nothing(cluster, namespace, folder):
+    rollout = {"steps": [{"nodes": 1}]}
+    task = {"suspend": True, "rollout": rollout, **timed(0)}
+    cluster.apply(make_job("preview", namespace, mountPath=folder, **task))
+    plan = eventually(
+        lambda: cluster.status(namespace, "preview")["rollout"]["plan"], 30, "there is a plan"
+    )
+    assert [batch["count"] for batch in plan] == [1, len(cluster.nodes) - 1]
+    assert cluster.pods(namespace, "preview") == []
+    patch_spec(cluster, namespace, "preview", '{"suspend":false}')
+    wait_condition(cluster, namespace, "preview", "Complete")
+    order = list(times(cluster, folder))
+    assert order[:1] == plan[0]["nodes"]
 
 
 @pytest.mark.alone

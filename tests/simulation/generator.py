@@ -14,6 +14,7 @@ from tests.simulation.features import with_features
 from tests.simulation.node_changes import with_node_changes
 from tests.simulation.node_conditions import with_conditions
 from tests.simulation.released_pods import with_released_pods
+from tests.simulation.rollouts import with_rollouts
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.server import Raw
 
@@ -47,7 +48,8 @@ def generate_schedule(seed: int) -> Schedule:
     schedule = with_delayed_starts(schedule, Random(f"{seed}/startings"))
     schedule = with_released_pods(schedule, Random(f"{seed}/releases"))
     schedule = with_node_changes(schedule, Random(f"{seed}/node changes"))
-    return with_continuous_jobs(schedule, Random(f"{seed}/continuous"))
+    schedule = with_continuous_jobs(schedule, Random(f"{seed}/continuous"))
+    return with_rollouts(schedule, Random(f"{seed}/rollouts"))
 
 
 class _Generator:

@@ -205,7 +205,7 @@ class PodRun:
         machine.attempts[self.plan.key] += not self.is_forged
         self.world.oracle.timeouts.started(self)
         self.logs[self.instance] = []
-        self.world.oracle.starts.task_starts(self)
+        self.world.oracle.task_starts(self)
         self.write(running(self.machine.stamp()))
         instance = self.instance
         script = write_script(
@@ -226,6 +226,11 @@ class PodRun:
             machine.call_later(
                 script.after + LAST_WORDS_SECONDS, self.finish, instance, script.code
             )
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether an instance of the task runs."""
+        return "running" in self.state and not self.is_over
 
     @property
     def attempts(self) -> int:

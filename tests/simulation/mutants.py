@@ -25,7 +25,9 @@ from job_controller.core import daemon_set_actions, pod_actions
 from job_controller.core import decide as decision
 from job_controller.core.plan import Plan, RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
+from job_controller.core.rollout import rollout_state
 from job_controller.core.rollout.rollout_state import RolloutState
+from job_controller.core.rollout.turns import Limits
 from job_controller.core.state import counting as tally
 from job_controller.core.state import node_state as judge
 from job_controller.core.state import run_state
@@ -447,6 +449,13 @@ def deletes_without_version() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def gives_turns_to_all() -> Iterator[None]:
+    """All nodes get their turn at once, whatever maxParallel says."""
+    with patch.object(rollout_state, "find_limits", lambda *_: Limits()):
+        yield
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
@@ -476,6 +485,7 @@ MUTANTS: dict[str, Mutant] = {
         ignores_ttl,
         observes_first_generation_only,
         ignores_nodes_without_pod,
+        gives_turns_to_all,
         *START_MUTANTS,
         *NODE_CHANGE_MUTANTS,
         *RECORD_MUTANTS,

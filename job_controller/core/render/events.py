@@ -26,6 +26,10 @@ _CONDITION_EVENTS = {
 }
 
 
+# Pauses that a person has asked for.
+_EXPECTED_PAUSES = (SuspendedReason.SUSPENDED, SuspendedReason.WAITING_FOR_APPROVAL)
+
+
 def recreation_events(job: Job) -> Iterator[Event]:
     """Return the event that the DaemonSet was deleted and is created again."""
     yield Event(
@@ -43,9 +47,7 @@ def state_events(snapshot: Snapshot, status: JobStatus, counts: NodeCounts) -> l
     for type_, reason in _CONDITION_EVENTS.items():
         condition = status.condition(type_)
         if condition is not None and condition.status and not job.is_true(type_):
-            expected = (
-                type_ == ConditionType.COMPLETE or condition.reason == SuspendedReason.SUSPENDED
-            )
+            expected = type_ == ConditionType.COMPLETE or condition.reason in _EXPECTED_PAUSES
             kind: Literal["Normal", "Warning"] = "Normal" if expected else "Warning"
             events.append(Event(kind, reason, condition.message))
     if is_alteration_unrecorded(job, status):

@@ -16,6 +16,7 @@ from daemonset_job.api.reasons import (
     ProgressingReason,
     SuspendedReason,
 )
+from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.render.kstatus import IN_PROGRESS, kstatus_conditions
@@ -64,8 +65,13 @@ def first_status(job: Job, now: datetime, token: str = "") -> JobStatus:
     )
 
 
-def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> JobStatus:
-    """Return the status of a Job that has not started: suspended, or with a blocker."""
+def unstarted_status(
+    job: Job, start_blocker: Blocker | None, now: datetime, preview: RolloutProgress | None = None
+) -> JobStatus:
+    """Return the status of a Job that has not started: suspended, or with a blocker.
+
+    `preview` says which nodes its rollout would begin with.
+    """
     is_suspended = job.spec.suspend
     changes = []
     if start_blocker is not None:
@@ -88,6 +94,7 @@ def unstarted_status(job: Job, start_blocker: Blocker | None, now: datetime) -> 
         phase=Phase.PAUSED if is_suspended else Phase.PENDING,
         observed_generation=job.generation,
         report=job.report_name,
+        rollout=preview,
         conditions=set_conditions(job, changes, now),
     )
 

@@ -2,7 +2,7 @@
 
 A node takes its place when its turn is on record, before it starts. It frees it when the ledger has
 its completion. A node that has failed frees it when nothing of its task runs any more, and one that
-is set aside when that is on record.
+is set aside when that is on record. One that is no longer desired frees it when its pod is gone.
 """
 
 from __future__ import annotations
@@ -48,9 +48,13 @@ def find_places(snapshot: Snapshot, counts: NodeCounts) -> Places:
         and node.uid == record.uid
     }
     taken: dict[str, Place] = {}
+    desired = _desired_names(snapshot, counts)
     for name in sorted(running | turned.keys()):
         node = snapshot.nodes.get(name)
         if node is None or name in counts.set_aside:
+            continue
+        if name not in desired and not node.ready:
+            # The user took it out of the selection. On a machine that is down its pod does not end.
             continue
         evidence, counted = ledger.get(name), counts.nodes.get(name)
         if evidence is not None and evidence.completes(node.uid):

@@ -171,7 +171,8 @@ def _give_turns(
     members = find_members(snapshot, counts, places, progress.step)
     limits = find_limits(snapshot, counts)
     given = choose(members.waiting, places.taken.values(), limits)
-    unrecorded = dict.fromkeys(places.started - places.turned.keys(), progress.step)
+    running = counts.nodes.keys() & places.started
+    unrecorded = dict.fromkeys(running - places.turned.keys(), progress.step)
     return unrecorded | {place.name: progress.step for place in given}
 
 

@@ -26,6 +26,7 @@ from tests.simulation.oracle import (
     start_problems,
     starts,
     timeouts,
+    turns,
 )
 from tests.simulation.oracle.core import Oracle
 from tests.simulation.oracle.facts import is_true, owned_by
@@ -36,6 +37,7 @@ MODULES = (
     completion,
     starts,
     gates,
+    turns,
     evidence,
     results,
     shards,

@@ -20,6 +20,7 @@ from tests.simulation.oracle.record_history import judge_history
 from tests.simulation.oracle.started_nodes import StartedNodes
 from tests.simulation.oracle.starts import Starts
 from tests.simulation.oracle.timeouts import Timeouts
+from tests.simulation.oracle.turns import Turns
 from tests.simulation.schedule import JobPlan
 from tests.simulation.server import (
     DAEMON_SETS,
@@ -66,6 +67,7 @@ class Oracle:
         self.failures = Failures(world, self)
         self.completed_count = CompletedCount(world, self)
         self.starts = Starts(world, self)
+        self.turns = Turns(world, self)
         self.timeouts = Timeouts(world, self)
         self.deadlines = Deadlines(world, self)
         self.lifetime = Lifetime(world, self)
@@ -207,6 +209,11 @@ class Oracle:
         return self.evidence.entered.get((job_uid, node), ("",))[0] == node_uid
 
     # --- tasks ---------------------------------------------------------------------------
+
+    def task_starts(self, run: PodRun) -> None:
+        """Receive an instance of a task that starts."""
+        self.starts.task_starts(run)
+        self.turns.task_starts(run)
 
     def task_succeeds(self, run: PodRun) -> None:
         """Receive an instance that prints the token, or ends with 0 in mode Exit."""

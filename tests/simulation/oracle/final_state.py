@@ -334,6 +334,14 @@ class _Rest:
         if not backing.get(reason, False):
             self.violate("stuck", f"waits for {reason}, which is not so: {truth}")
 
+    def waits_for_turn(self, node: str, truth: Raw) -> bool:
+        """Whether the node waits for its turn: in the rollout of the Job others are at work."""
+        others = (name for name in truth if name != node and truth[name] != "completed")
+        return "rollout" in self.job["spec"] and any(
+            truth[name] == "unreachable" or self.is_at_work(name) or self.is_failing(name)
+            for name in others
+        )
+
     def judge_nodes(self, truth: Raw) -> None:
         """Each node that has not come to its end must have something that keeps it."""
         is_paused = is_true(self.job, "Suspended") or self.job["spec"].get("suspend")
@@ -343,6 +351,7 @@ class _Rest:
                 or self.is_at_work(node)
                 or self.is_failing(node)
                 or (is_paused and truth[node] == "waiting")
+                or self.waits_for_turn(node, truth)
             ):
                 self.violate("stuck", f"{node} is {truth[node]} and nothing keeps it")
 

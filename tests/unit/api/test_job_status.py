@@ -73,6 +73,7 @@ def test_every_field_of_the_crd_is_read_and_written():
             "checkFailure": "not Ready: a",
             "waitsFor": "approval",
             "revision": "r",
+            "plan": [{"step": 1, "count": 2, "nodes": ["a", "b"]}],
         },
         "report": "sample-1",
         "conditions": [

@@ -7,7 +7,7 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.api.choices import FailureAction, PodPolicy
-from daemonset_job.api.job_spec import FailurePolicy
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Rollout, SuccessPolicy
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
@@ -234,4 +234,24 @@ def test_a_failed_node_that_is_down_frees_its_place():
     world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], taints=(taint,))
     world._put(make_pod("a", serial=9, is_terminating=True))
     world.step(10)
+    assert world.started[-1] == "b"
+
+
+def test_a_dead_node_that_the_user_takes_out_of_the_selection_frees_its_place():
+    world = RolloutWorld(*NODES, rollout=ONE, failure_policy=FailurePolicy(FailureAction.CONTINUE))
+    world.step(5)
+    world.lose("a")
+    world.cluster.pods = [pod for pod in world.cluster.pods if pod.node_name != "a"]
+    world.cluster.pods.append(make_pod("a", serial=9, is_terminating=True))
+    labels = {"chosen": "yes"}
+    for name in "bcd":
+        world.cluster.nodes[name] = replace(world.cluster.nodes[name], labels=labels)
+    job = world.cluster.job
+    world.cluster.job = replace(
+        job,
+        spec=replace(job.spec, nodes=NodeSelection(selector={"matchLabels": labels})),
+        raw_spec={"nodes": {"selector": {"matchLabels": labels}}},
+    )
+    world.cluster.desired, world.cluster.misscheduled = 3, 1
+    world.step(8)
     assert world.started[-1] == "b"

@@ -457,3 +457,18 @@ def test_plan_is_independent_of_order_and_never_early(pods, ledger, desired, ran
     if decide_deletion(snapshot.job, lambda: count, NOW).may_delete:
         assert desired == len(live)
         assert all(ledger[n].is_completed and ledger[n].node_uid == f"{n}-uid" for n in live)
+
+
+@pytest.mark.parametrize("reason", ["MinCompletedReached", "CompletedWithinFailureLimit"])
+def test_a_job_that_succeeded_without_all_nodes_stays_unless_it_has_a_time_to_live(reason):
+    snapshot = world(completed=NAMES[:2])
+    complete = {**COMPLETE, "reason": reason}
+    records = {**snapshot.records, "c": record("c-uid", "Waiting")}
+    pods = [pod for pod in snapshot.pods if pod.node_name != "c"]
+    pods.append(make_pod("c", is_scheduled=False))
+    snapshot = replace(snapshot, job=make_job(complete), pods=pods, records=records)
+    late = NOW + timedelta(days=1)
+    count = count_nodes(snapshot)
+    assert not decide_deletion(snapshot.job, lambda: count, late, NOW).may_delete
+    with_ttl = replace(snapshot.job, spec=replace(snapshot.job.spec, ttl_seconds_after_finished=0))
+    assert decide_deletion(with_ttl, lambda: count, late, NOW).may_delete

@@ -1,0 +1,119 @@
+"""No more nodes work at a time than the rollout of a Job allows, by what runs on the machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.shards import node_states
+from tests.simulation.server import JOBS, NODES, Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.machine import Machine
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "turns",
+        "No task starts while those of maxParallel other nodes are at work, or before the nodes of "
+        "an earlier step have finished.",
+        mutant="gives_turns_to_all",
+        seed=57,
+        excuses={
+            "set aside": "A node that was unreachable, and was set aside, has come back, and its "
+            "task has not ended yet.",
+            "killed late": "A pod is deleted, and its kubelet is about to kill its task.",
+        },
+    ),
+)
+
+
+class Turns:
+    """Receives starting tasks."""
+
+    def __init__(self, world: World, oracle: Oracle) -> None:
+        self._world = world
+        self._oracle = oracle
+
+    def task_starts(self, run: PodRun) -> None:
+        """Judge the start of an instance of a task, whatever the controller has recorded."""
+        job_uid = self._oracle.job_of.get(run.pod_uid, "")
+        job = self._job(job_uid)
+        rollout = job["spec"].get("rollout") if job is not None else None
+        if job is None or rollout is None or run.is_forged:
+            return
+        others = dict(self._at_work(job_uid, run))
+        limit = _share(rollout.get("maxParallel"), self._count_nodes())
+        if limit is not None and len(others) >= limit:
+            words = f"{run.machine.name} starts beside {sorted(others)}, and {limit} may"
+            self._judge(job_uid, others, words)
+        self._judge_steps(job, run, rollout.get("steps") or ())
+
+    def _judge(self, job_uid: str, others: dict[str, PodRun], words: str) -> None:
+        records = node_states(self._world, job_uid)
+        for name, other in others.items():
+            if "setAsideAt" in (records.get(name) or {}) or other.is_ending:
+                self._oracle.excuse("turns", "set aside")
+                return
+            if other.pod() is None:
+                self._oracle.excuse("turns", "killed late")
+                return
+        self._oracle.violate("turns", words)
+
+    def _judge_steps(self, job: Raw, run: PodRun, steps: Sequence[Raw]) -> None:
+        """Judge that the nodes of earlier steps have finished; they are counted as they start."""
+        job_uid = job["metadata"]["uid"]
+        records = node_states(self._world, job_uid)
+        desired = self._oracle.completion.desired(job)
+        begun = {
+            machine.name
+            for machine in self._machines()
+            if machine.name != run.machine.name and machine.attempts[run.plan.key]
+        }
+        full = [
+            step["nodes"]
+            for step in steps
+            if len(begun) == (_share(step["nodes"], self._count_nodes()) or 0)
+        ]
+        is_first = run.machine.attempts[run.plan.key] <= 1
+        if not full or not is_first:
+            return
+        for name in sorted(begun & desired.keys()):
+            machine = self._world.machines[name]
+            state = (records.get(name) or {}).get("state")
+            is_done = self._oracle.is_entered(job_uid, name, machine.uid)
+            if not (is_done or state == "Failed" or "setAsideAt" in (records.get(name) or {})):
+                words = f"{run.machine.name} starts before {name} has finished its step"
+                self._oracle.violate("turns", words)
+
+    def _at_work(self, job_uid: str, run: PodRun) -> Iterator[tuple[str, PodRun]]:
+        """Return the other nodes on which a task of the Job runs that has not completed them."""
+        for machine in self._machines():
+            if machine is run.machine or not machine.is_up:
+                continue
+            if self._oracle.is_entered(job_uid, machine.name, machine.uid):
+                continue
+            for other in machine.pods.values():
+                is_of_job = self._oracle.job_of.get(other.pod_uid) == job_uid
+                if is_of_job and not other.is_forged and other.is_at_work:
+                    yield machine.name, other
+
+    def _machines(self) -> list[Machine]:
+        return [machine for machine in self._world.machines.values() if not machine.is_gone]
+
+    def _count_nodes(self) -> int:
+        """Return how many nodes there may be at most, of which a percentage is meant."""
+        return max(len(self._world.schedule.nodes), len(self._world.server.all(NODES)))
+
+    def _job(self, uid: str) -> Raw | None:
+        return next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+
+
+def _share(limit: int | str | None, nodes: int) -> int | None:
+    """Return how many of `nodes` a limit means, at least one; None without a limit."""
+    if limit is None or isinstance(limit, int):
+        return limit
+    return max(int(limit.rstrip("%")) * nodes // 100, 1)
