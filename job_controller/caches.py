@@ -240,11 +240,14 @@ class Caches(SharedInformers):
         if pod is not None:
             for found in owners_of_pod(self._daemon_sets.store, pod):
                 self._wake_jobs_of(found, debounced=True)
+            self._wake_sharers(pod.namespace, pod.exclusive)
 
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         if (report := new or old) is not None:
             self._wake((report.namespace, report.job_name), 0.0)
             self._wake_jobs_after(report.namespace, report.job_name)
+            for job in self._jobs.store.by_index("uid", report.job_uid):
+                self._wake_sharers(job.namespace, job.spec.exclusive)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         mark = parse_mark(new.cordoned_by) if new is not None else None
@@ -264,6 +267,11 @@ class Caches(SharedInformers):
                 self._wake_debounced(key)
             else:
                 self._wake(key, 0.0)
+
+    def _wake_sharers(self, namespace: str, exclusive: str) -> None:
+        """Wake the Jobs with a key: one of them may have freed a node."""
+        for job in self.jobs_with_key(namespace, exclusive) if exclusive else ():
+            self._wake_debounced((job.namespace, job.name))
 
     def _wake_jobs_after(self, namespace: str, name: str) -> None:
         for job in self._jobs.store.by_index("after", _index_key(namespace, name)):

@@ -7,6 +7,7 @@ again, and the API server says again what it thinks of them.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -30,7 +31,7 @@ from job_controller.actions.cordons import CordonActions
 from job_controller.actions.writer import Writer
 from job_controller.core.drain_actions import DrainAction, EvictPods
 from job_controller.core.state.cordons import find_stray_cordons, nodes_to_list
-from job_controller.core.state.evictions import NodeDrain, judge_pods
+from job_controller.core.state.evictions import NO_DRAIN, NodeDrain, judge_pods
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.dependencies import Dependencies
 
@@ -44,6 +45,8 @@ EVICTIONS_AT_ONCE = 16
 # Evictions in one reconcile, so that other Jobs have their turn in between.
 EVICTIONS_PER_NODE = 100
 LIST_TIMEOUT_SECONDS = 10.0
+# Pods that were listed a moment ago are not listed again, however often the Job is reconciled.
+FRESH_SECONDS = 0.8
 # What is kept of an answer of the API server.
 ANSWER_LIMIT = 400
 _MOMENT_AGO = "0"
@@ -59,10 +62,13 @@ class Drains:
         self._cordons = CordonActions(writer)
         # The last eviction of each pod, by its UID: when, and the answer if it was a refusal.
         self._evictions: dict[JobKey, dict[str, tuple[float, str]]] = {}
+        # What was left on each node that is drained, and when that was listed.
+        self._listed: dict[JobKey, dict[str, tuple[float, NodeDrain]]] = {}
 
     def forget(self, key: JobKey) -> None:
-        """Forget the evictions of a deleted Job."""
+        """Forget the drains of a deleted Job."""
         self._evictions.pop(key, None)
+        self._listed.pop(key, None)
 
     async def with_drains(self, key: JobKey, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with what is left on the nodes that are being drained."""
@@ -71,13 +77,19 @@ class Drains:
             self.forget(key)
             return snapshot
         room = asyncio.Semaphore(LISTS_AT_ONCE)
+        known, clock = self._listed.get(key, {}), self._dependencies.clock
 
-        async def one(name: str) -> tuple[str, NodeDrain | None]:
+        async def one(name: str) -> tuple[str, float, NodeDrain | None]:
             async with room:
-                return name, await self._look(name, drain, snapshot)
+                at, state = known.get(name, (-math.inf, NO_DRAIN))
+                if clock.monotonic() < at + FRESH_SECONDS and not state.is_done:
+                    return name, at, state
+                return name, clock.monotonic(), await self._look(name, drain, snapshot)
 
         results = await asyncio.gather(*(one(node.name) for node in nodes))
-        found = {name: state for name, state in results if state is not None}
+        listed = {name: (at, state) for name, at, state in results if state is not None}
+        self._listed[key] = listed
+        found = {name: state for name, (_, state) in listed.items()}
         return replace(snapshot, drains=self._with_answers(key, found))
 
     async def execute(self, key: JobKey, action: DrainAction) -> None:

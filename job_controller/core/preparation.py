@@ -38,6 +38,10 @@ from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
 
 # How often the pods of a node are listed while it is drained. No event says that one has left.
 POLL_SECONDS: Final = 1.0
+# Of a large Job each decision takes long: per 500 nodes, its drains are looked at a second later.
+_NODES_PER_POLL_SECOND: Final = 500
+# A node that another Job uses is looked at again after this time. Usually an event is earlier.
+IN_USE_SECONDS: Final = 10.0
 # Each plan prepares so few nodes: other Jobs have their turn in between.
 NODES_PER_PLAN: Final = 100
 _OVER: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED})
@@ -99,8 +103,9 @@ def prepare_nodes(
     if over:
         # While one cannot be lifted, there are not to be more of them.
         to_cordon = []
-    is_draining = any(record.drain_started_at for record in records.values())
-    is_waiting = bool(over or to_cordon or is_draining or len(ready) < len(due))
+    is_changing = bool(over or to_cordon) or any(
+        record.drain_started_at for record in records.values()
+    )
     return Preparation(
         tuple(ready),
         (
@@ -109,8 +114,18 @@ def prepare_nodes(
             *evictions,
         ),
         records,
-        now + timedelta(seconds=POLL_SECONDS) if is_waiting else None,
+        _wakes_at(counts, now, is_changing=is_changing, is_waiting=len(ready) < len(due)),
     )
+
+
+def _wakes_at(
+    counts: NodeCounts, now: datetime, *, is_changing: bool, is_waiting: bool
+) -> datetime | None:
+    """Return when nodes are to be looked at again, None if only an event matters."""
+    if is_changing:
+        seconds = max(POLL_SECONDS, len(counts.nodes) / _NODES_PER_POLL_SECOND)
+        return now + timedelta(seconds=seconds)
+    return now + timedelta(seconds=IN_USE_SECONDS) if is_waiting else None
 
 
 def with_preparation(counts: NodeCounts, found: Preparation) -> NodeCounts:

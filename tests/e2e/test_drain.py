@@ -265,7 +265,12 @@ def test_nodes_are_drained_one_at_a_time(draining, namespace):
     deadline = time.monotonic() + 120
     while cluster.job(namespace, name) is not None:
         assert time.monotonic() < deadline
-        cordoned = {node for node in cluster.nodes if is_cordoned(cluster, node)}
+        # One list, so that it is one moment.
+        cordoned = {
+            node["metadata"]["name"]
+            for node in cluster.get("nodes")["items"]
+            if node["spec"].get("unschedulable")
+        }
         assert len(cordoned) <= 1
         seen |= cordoned
     assert cluster.completed(namespace, name) == set(cluster.nodes)
@@ -310,3 +315,37 @@ def test_a_job_starts_after_another_one_has_succeeded(cluster, namespace, folder
     wait_condition(cluster, namespace, "second", "Complete")
     first = cluster.report(namespace, "first")["status"]["completionTime"]
     assert cluster.status(namespace, "second")["startTime"] >= first
+
+
+def test_jobs_with_one_key_never_run_on_a_node_at_the_same_time(cluster, namespace, folder):
+    # mkdir fails if the directory is there: then another task is at work on the node.
+    busy, collision = "/basetarget/busy", "/basetarget/collision"
+    script = f"mkdir {busy} || touch {collision}; sleep 3; rmdir {busy}; echo done; {WAIT}"
+    jobs = ("first", "second", "third")
+    cluster.apply(
+        *(
+            make_job(
+                name,
+                namespace,
+                **shell(script),
+                mountPath=folder,
+                rollout={"exclusive": "disk"},
+                ttlSecondsAfterFinished=600,
+            )
+            for name in jobs
+        )
+    )
+
+    def is_told() -> bool:
+        found = [cluster.condition(namespace, name, "Progressing") for name in jobs]
+        return any(
+            each.get("reason") == "NodeInUse" and "rollout.exclusive" in each["message"]
+            for each in found
+        )
+
+    eventually(is_told, 30, "a condition names the other Job")
+    for name in jobs:
+        wait_condition(cluster, namespace, name, "Complete")
+        assert cluster.completed(namespace, name) == set(cluster.nodes)
+    found = cluster.on_all_nodes(f"ls {folder}")
+    assert not [node for node, names in found.items() if "collision" in names]

@@ -188,8 +188,7 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
         if is_older_than_node(pod, node) or is_kept_off_by_taint(snapshot, pod, node):
             surplus_pods.append(pod)
             continue
-        evidence = facts.ledger.get(name)
-        if evidence is not None and evidence.node_uid != node.uid:
+        if (evidence := facts.ledger.get(name)) is not None and evidence.node_uid != node.uid:
             evidence = None
         if is_stale(snapshot.job, pod, evidence, record):
             nodes[name] = replaced_node(
@@ -200,9 +199,8 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
                 awaits_record=name in facts.held,
             )
             continue
-        inputs = NodeInputs(
-            node, pod, evidence, record, tainted.get(name), snapshot.drains.get(name)
-        )
+        taint, drain = tainted.get(name), snapshot.drains.get(name)
+        inputs = NodeInputs(node, pod, evidence, record, taint, drain)
         assessment = assess_node(facts.context, inputs)
         nodes[name] = DesiredNode(
             name,

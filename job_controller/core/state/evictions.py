@@ -49,6 +49,9 @@ class NodeDrain:
         return any(pod.uid in self.answers for pod in self.leaving)
 
 
+NO_DRAIN: Final = NodeDrain()
+
+
 def judge_pods(pods: Iterable[DrainedPod], drain: Drain, system_namespace: str) -> NodeDrain:
     """Return which of the pods of a node are to leave it, and which must not be evicted."""
     selector = parse_label_selector(drain.pod_selector)
