@@ -26,6 +26,7 @@ from daemonset_job.kube.client.resource import (
     SCHEDULED_JOB_STATUS,
     SCHEDULED_JOBS,
 )
+from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.writes import DeleteOptions
 from daemonset_job.kube.recorder import ObjectReference
 from job_controller.actions.errors import is_refusal
@@ -45,6 +46,7 @@ from job_controller.dependencies import Dependencies
 from job_controller.schedules.metrics import ScheduleMetrics
 
 _BACKGROUND = DeleteOptions("Background")
+_JOBS_PER_PAGE = 20
 
 
 class ScheduleReconciler:
@@ -91,13 +93,7 @@ class ScheduleReconciler:
             return None
 
     async def _gather(self, scheduled: ScheduledJob) -> ScheduleSnapshot:
-        selector = f"{names.LABEL_SCHEDULED_JOB}={scheduled.name}"
-        page = await self._client.list(JOBS, scheduled.namespace, label_selector=selector)
-        runs = tuple(
-            _run_of(raw)
-            for raw in page.get("items") or ()
-            if controller_uid(raw.get("metadata") or {}) == scheduled.uid
-        )
+        runs = await self._runs(scheduled)
         known = {run.uid for run in runs}
         successes = [
             await self._find_success(scheduled, run.name)
@@ -110,6 +106,23 @@ class ScheduleReconciler:
             tuple(moment for moment in successes if moment is not None),
             self._settings().stop_message,
         )
+
+    async def _runs(self, scheduled: ScheduledJob) -> tuple[Run, ...]:
+        """Return the Jobs that the ScheduledJob owns, read in parts: a Job may have 1.5 MiB."""
+        selector = f"{names.LABEL_SCHEDULED_JOB}={scheduled.name}"
+        what = Selection(JOBS, scheduled.namespace, selector)
+        found: list[Run] = []
+        token: str | None = None
+        while token is None or token:
+            page = await self._client.page(what, limit=_JOBS_PER_PAGE, continue_=token or None)
+            found += [
+                _run_of(raw)
+                for raw in page.items
+                if isinstance(raw, dict)
+                and controller_uid(raw.get("metadata") or {}) == scheduled.uid
+            ]
+            token = page.continue_
+        return tuple(found)
 
     async def _find_success(self, scheduled: ScheduledJob, name: str) -> datetime | None:
         """Return when the run of a deleted Job succeeded, by its report; None if it did not."""

@@ -17,6 +17,7 @@ from tests.integration.kube_env import ROOT, KubeEnv, User, service_account
 from tests.integration.kube_env import kube_env as run_kube_env
 from tests.integration.simulated_nodes import OWNER_LABEL, TaskRun
 from tests.integration.test_admission import grant
+from tests.integration.test_scheduled import scheduled
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -165,6 +166,14 @@ def test_reserved_keys_are_refused_at_apply(kube_env, namespace, spec, named):
     assert "must not use keys that are reserved for Kubernetes or for this system" in refusal
     assert named in refusal
     assert TAINT not in refusal
+
+
+def test_reserved_keys_are_refused_in_the_template_of_a_scheduled_job(kube_env, namespace):
+    template = IMAGE | {"onSuccess": {"labels": {ROLE: "a"}}}
+    body = json.dumps(scheduled(namespace, template))
+    refusal = kube_env.refusal("apply", "-f", "-", input=body)
+    assert f"reserved for Kubernetes or for this system ({ROLE})" in refusal
+    kube_env.apply(scheduled(namespace, IMAGE | CHANGING["onSuccess"]))
 
 
 def test_a_key_that_only_looks_reserved_is_taken(kube_env, namespace):

@@ -37,6 +37,8 @@ from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 # Runs of one ScheduledJob that have not ended. Each has a pod on each node.
 ACTIVE_LIMIT = 50
+# How many of them the status lists: by hand there may be more Jobs that it owns.
+LISTED_LIMIT = 100
 # One reconcile deletes at most this many Jobs, so that others have their turn.
 DELETIONS_AT_ONCE = 20
 # The longest time until the clock is looked at again: it may have been set.
@@ -228,7 +230,7 @@ def _next_status(
     times = (status.last_successful_time, *snapshot.successes, *ended)
     return replace(
         status,
-        active=tuple(ActiveRun(run.name, run.uid) for run in _active(snapshot.runs)),
+        active=tuple(ActiveRun(run.name, run.uid) for run in _active(snapshot.runs)[:LISTED_LIMIT]),
         observed_generation=scheduled.generation,
         last_successful_time=max((each for each in times if each is not None), default=None),
         next_schedule_time=None if is_held else starts.next,
