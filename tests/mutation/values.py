@@ -28,11 +28,16 @@ ACCEPTED: Mapping[str, tuple[Any, ...]] = {
     "completion.token": ("x", "done", "all done", _EMOJI * 256, "<&>", "\u202eenod", "(", "\\"),
     "completion.failureToken": ("x", "failed", "has failed", _EMOJI * 256, "<&>", "[", "\\"),
     "failurePolicy.maxFailedNodes": (0, 1, 2**31 - 1, "0%", "1%", "99%", "100%"),
+    "rollout.maxParallel": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
+    "rollout.maxParallelPerZone": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
+    "rollout.steps[].nodes": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
+    "successPolicy.minCompleted": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
     "results[].name": ("a", "A-_.9", "v.1_2-3", "a" * 63),
 }
 MAP_KEYS = ("a", "example.com/team", "x" * 63, "a" * 253 + "/" + "b" * 63)
 
 _INTEGERS = (0, 1, -1, 2, 255, 2**31 - 1, 2**31, 10**12, 2**53 + 1, 2**63 - 1, -(2**63), 2**63)
+_NUMBERS = (0, 1, -1, 0.5, -1.5, 1e-300, 1e300, 2**53 + 1, -(2**63))
 _TEXTS = (
     "",
     " ",
@@ -95,6 +100,9 @@ def edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
             yield from _each("boolean", (True, False, "true", 1, {}))
         case "integer":
             yield from _integer_edges(schema)
+        case "number":
+            yield from _each("number", _NUMBERS)
+            yield from _each("type", ("1", True, [], {}))
         case "string":
             yield from _text_edges(schema)
         case "array":
@@ -198,6 +206,8 @@ def draw(  # noqa: PLR0911 - one return for each kind of schema
             return random.random() < 0.5
         case "integer":
             return _draw_integer(random, schema)
+        case "number":
+            return random.choice(_NUMBERS)
         case "string":
             return _draw_text(random, schema)
         case "array":
