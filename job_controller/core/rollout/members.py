@@ -52,7 +52,8 @@ def find_members(
         if _waits_for_turn(snapshot, counts.nodes.get(node.name), places)
     )
     had_turn = frozenset(name for name, each in places.turned.items() if each.step == number)
-    if step is None:
+    if step is None or not counts.desired:
+        # Without nodes no step is over: some may join, or a change of the selection may choose some.
         return StepMembers(waiting, had_turn=had_turn)
     begun = _begun_nodes(counts, places)
     if step.selector is None:

@@ -45,6 +45,8 @@ class Turns:
         rollout = job["spec"].get("rollout") if job is not None else None
         if job is None or rollout is None or run.is_forged:
             return
+        if self._oracle.is_entered(job_uid, run.machine.name, run.machine.uid):
+            return  # it is completed: after a reboot its container starts once more, and waits
         others = dict(self._at_work(job_uid, run))
         limit = _share(rollout.get("maxParallel"), self._count_nodes())
         if limit is not None and len(others) >= limit:
