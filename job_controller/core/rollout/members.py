@@ -53,7 +53,7 @@ def find_members(
     )
     had_turn = frozenset(name for name, each in places.turned.items() if each.step == number)
     if step is None or not counts.desired:
-        # Without nodes no step is over: some may join, or a change of the selection may choose some.
+        # Without nodes no step is over: some may join, or be selected by a change of the Job.
         return StepMembers(waiting, had_turn=had_turn)
     begun = _begun_nodes(counts, places)
     if step.selector is None:
