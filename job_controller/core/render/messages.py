@@ -9,7 +9,7 @@ from datetime import datetime
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
-from daemonset_job.api.reasons import FailedReason, ProgressingReason
+from daemonset_job.api.reasons import CompleteReason, FailedReason, ProgressingReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.blocker import Blocker
@@ -33,6 +33,10 @@ def with_message(run: RunState, counts: NodeCounts, job: Job) -> RunState:
         message = failure_message(counts, run.allowed)
     elif run.reason == FailedReason.DEADLINE_EXCEEDED:
         message = _deadline_message(counts, job)
+    elif run.reason == CompleteReason.MIN_COMPLETED_REACHED:
+        rest = counts.names(NodeState.WAITING, NodeState.ACTIVE)
+        words = f"; not started, since minCompleted is reached: {fold(rest, limit=200)}"
+        message = progress_message(counts) + (words if rest else "")
     else:
         message = progress_message(counts)
     return replace(run, message=message)

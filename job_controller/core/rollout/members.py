@@ -51,8 +51,14 @@ def find_members(
         for node in nodes
         if _waits_for_turn(snapshot, counts.nodes.get(node.name), places)
     )
-    had_turn = frozenset(name for name, each in places.turned.items() if each.step == number)
-    if step is None:
+    records = merge_records(snapshot)
+    had_turn = frozenset(
+        name
+        for name in places.turned.keys() | counts.set_aside
+        if name in records and records[name].step == number
+    )
+    if step is None or not counts.desired:
+        # Without nodes no step is over: some may join, or be selected by a change of the Job.
         return StepMembers(waiting, had_turn=had_turn)
     begun = _begun_nodes(counts, places)
     if step.selector is None:
@@ -64,7 +70,8 @@ def find_members(
     return StepMembers(
         tuple(place for place in waiting if place.name in selected),
         selected <= begun and not places.taken and not counts.missing,
-        had_turn,
+        # A node that never started because it is unreachable has not shown that all is well.
+        had_turn | (selected & counts.set_aside),
         is_empty=not selected,
     )
 

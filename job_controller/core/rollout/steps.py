@@ -60,8 +60,7 @@ def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetim
     if job.requests.approved_step == progress.step and not progress.is_in_rest:
         progress = replace(progress, approved_step=progress.step)
     step = present_step(rollout, progress.step)
-    is_once = not job.spec.is_continuous
-    if is_once and (job.is_true(ConditionType.COMPLETE) or job.is_aborted):
+    if _has_ended(job):
         return Advance(replace(progress, waits_for=""))
     is_counted = counts.desired_is_known and counts.nodes_spec_is_applied
     if step is None or known is None or not is_counted:
@@ -73,6 +72,15 @@ def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetim
     if not members.is_done:
         return Advance(replace(progress, soak_started_at=None, check_failure="", waits_for=""))
     return _finish_step(snapshot, counts, _Finish(step, progress, members), now)
+
+
+def _has_ended(job: Job) -> bool:
+    """Return whether the end of the run is on record, so that it stays in its present step."""
+    if job.is_aborted:
+        return True
+    has_failed = job.is_true(ConditionType.FAILED)
+    is_failed = has_failed and job.status.observed_retry == job.retry_request
+    return not job.spec.is_continuous and (is_failed or job.is_true(ConditionType.COMPLETE))
 
 
 def written_progress(job: Job) -> RolloutProgress | None:
@@ -101,7 +109,8 @@ def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: date
     if is_plain and completed:
         return _next_step(progress)
     if progress.soak_started_at is None:
-        return Advance(replace(progress, soak_started_at=whole_seconds(now)), wake_at=now)
+        # The write of it causes the next pass.
+        return Advance(replace(progress, soak_started_at=whole_seconds(now)))
     soaked_at = add_seconds(progress.soak_started_at, step.soak_seconds)
     if now < soaked_at and not progress.is_promoted:
         words = f"{_name(progress)} soaks until {format_time(soaked_at)}"

@@ -22,14 +22,14 @@ INVARIANTS = (
         "forgotten failure",
         "A failure of a node that is in the report stays there, whatever becomes of the node.",
         mutant="forgets_failures",
-        seed=37,
+        seed=47,
     ),
     Invariant(
         "forgotten event",
         "A retry, a pause or an end of the run that is in the report's history stays there, and "
         "its times never go back. A run that has ended has that in its history.",
         mutant="begins_history_again",
-        seed=37,
+        seed=1,
     ),
 )
 

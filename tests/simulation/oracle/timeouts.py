@@ -27,7 +27,7 @@ INVARIANTS = (
         "A node fails by time, or becomes unreachable, only when that time has passed by the "
         "programs' own clock.",
         mutant="uses_node_clocks",
-        seed=37,
+        seed=182,
     ),
 )
 

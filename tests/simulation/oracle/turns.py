@@ -37,6 +37,8 @@ class Turns:
     def __init__(self, world: World, oracle: Oracle) -> None:
         self._world = world
         self._oracle = oracle
+        # By the UID of a Job, the nodes whose task was started.
+        self._begun: dict[str, set[str]] = {}
 
     def task_starts(self, run: PodRun) -> None:
         """Judge the start of an instance of a task, whatever the controller has recorded."""
@@ -45,6 +47,8 @@ class Turns:
         rollout = job["spec"].get("rollout") if job is not None else None
         if job is None or rollout is None or run.is_forged:
             return
+        if self._oracle.is_entered(job_uid, run.machine.name, run.machine.uid):
+            return  # it is completed: after a reboot its container starts once more, and waits
         others = dict(self._at_work(job_uid, run))
         limit = _share(rollout.get("maxParallel"), self._count_nodes())
         if limit is not None and len(others) >= limit:
@@ -68,17 +72,16 @@ class Turns:
         job_uid = job["metadata"]["uid"]
         records = node_states(self._world, job_uid)
         desired = self._oracle.completion.desired(job)
-        begun = {
-            machine.name
-            for machine in self._machines()
-            if machine.name != run.machine.name and machine.attempts[run.plan.key]
-        }
+        known = self._begun.setdefault(job_uid, set())
+        is_first = run.machine.name not in known
+        # One that the user took out, and chose again, waits for another turn.
+        begun = {name for name in known if "turnAt" in (records.get(name) or {})}
+        known.add(run.machine.name)
         full = [
             step["nodes"]
             for step in steps
             if len(begun) == (_share(step["nodes"], self._count_nodes()) or 0)
         ]
-        is_first = run.machine.attempts[run.plan.key] <= 1
         if not full or not is_first:
             return
         for name in sorted(begun & desired.keys()):

@@ -8,13 +8,13 @@ import pytest
 from daemonset_job.api import names
 from daemonset_job.api.choices import FailureAction, PodPolicy
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
-from daemonset_job.api.rollout import Rollout, SuccessPolicy
+from daemonset_job.api.rollout import Rollout, Step, SuccessPolicy
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.plan import DeleteDaemonSet, DeletePods
 from job_controller.core.state.success_policy import required_completions
 from tests.unit.builders import NOW, done, gated_pod, make_cluster, make_pod
-from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld
+from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld, steps
 from tests.unit.core.runs import acts, conditions, lost, run, spec
 
 NODES = ("a", "b", "c", "d")
@@ -107,7 +107,9 @@ def test_with_enough_completions_no_further_node_starts_and_the_run_succeeds():
     assert world.phase == "Succeeded"
     assert world.started == ["a", "b", "c", "d"]
     assert world.condition("Complete")[1] == "MinCompletedReached"
-    assert "e" in world.condition("Complete")[2]
+    assert world.condition("Complete")[2] == (
+        "4 of 5 nodes completed; not started, since minCompleted is reached: e"
+    )
     assert world.step(3).actions == ()
 
 
@@ -255,3 +257,16 @@ def test_a_dead_node_that_the_user_takes_out_of_the_selection_frees_its_place():
     world.cluster.desired, world.cluster.misscheduled = 3, 1
     world.step(8)
     assert world.started[-1] == "b"
+
+
+@pytest.mark.parametrize("passes", [0, 6])
+def test_a_canary_that_dies_before_or_after_its_start_lets_no_other_node_start(passes):
+    rollout = steps(Step(selector={"matchLabels": {"canary": "true"}}), Step(nodes=2))
+    world = RolloutWorld(*NODES, rollout=rollout, failure_policy=WITHIN_ONE)
+    world.label("a", canary="true")
+    world.step(passes)
+    world.lose("a")
+    world.step(10)
+    assert set(world.started) <= {"a"}
+    assert world.cluster.report_status["nodeStates"]["a"]["setAsideAt"]
+    assert world.condition("Suspended")[1] == "CheckInconclusive"

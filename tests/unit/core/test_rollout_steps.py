@@ -266,3 +266,9 @@ def test_a_lower_number_of_steps_ends_them():
     spec = replace(world.cluster.job.spec, rollout=Rollout())
     world.cluster.job = replace(world.cluster.job, spec=spec)
     world.finish()
+
+
+def test_no_step_is_over_while_the_job_has_no_node():
+    world = RolloutWorld(rollout=steps(Step(nodes=1), Step(nodes=2)))
+    world.step(5)
+    assert world.cluster.job.status.rollout.step == 1
