@@ -38,6 +38,10 @@ MAP_KEYS = ("a", "example.com/team", "x" * 63, "a" * 253 + "/" + "b" * 63)
 
 _INTEGERS = (0, 1, -1, 2, 255, 2**31 - 1, 2**31, 10**12, 2**53 + 1, 2**63 - 1, -(2**63), 2**63)
 _NUMBERS = (0, 1, -1, 0.5, -1.5, 1e-300, 1e300, 2**53 + 1, -(2**63))
+_PLAIN: Mapping[str, tuple[Any, ...]] = {
+    "boolean": (True, False, "true", 1, {}),
+    "number": (*_NUMBERS, "1", True, [], {}),
+}
 _TEXTS = (
     "",
     " ",
@@ -96,13 +100,10 @@ def edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
         yield "enum", value
         yield "case", value.lower()
     match schema.get("type"):
-        case "boolean":
-            yield from _each("boolean", (True, False, "true", 1, {}))
+        case "boolean" | "number" as kind:
+            yield from _each(kind, _PLAIN[kind])
         case "integer":
             yield from _integer_edges(schema)
-        case "number":
-            yield from _each("number", _NUMBERS)
-            yield from _each("type", ("1", True, [], {}))
         case "string":
             yield from _text_edges(schema)
         case "array":
@@ -189,7 +190,7 @@ def _nested(depth: int) -> Any:
 # --- a whole value --------------------------------------------------------------------------
 
 
-def draw(  # noqa: PLR0911 - one return for each kind of schema
+def draw(  # noqa: C901, PLR0911 - one branch and return for each kind of schema
     random: Random, path: str, schema: Schema
 ) -> Any:
     """Return a value that the schema accepts, more often at its edges than between them."""
