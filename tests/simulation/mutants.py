@@ -21,7 +21,7 @@ from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from daemonset_job.kube.client.resource import JOBS, Resource
 from job_controller.actions.pods import PodActions
-from job_controller.core import daemon_set_actions, pod_actions
+from job_controller.core import daemon_set_actions
 from job_controller.core import decide as decision
 from job_controller.core.plan import Plan, RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
@@ -75,7 +75,7 @@ def removes_gates_of_completed_nodes() -> Iterator[None]:
         return {}
 
     with (
-        patch.object(pod_actions, "pods_with_removable_gate", due),
+        patch.object(decision, "pods_with_removable_gate", due),
         patch.object(PodActions, "_completed_nodes", unread),
     ):
         yield
