@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from daemonset_job.api.job_spec import NodeSelection
 from daemonset_job.api.rollout import Rollout, Step
 from job_controller.core.plan import RemoveSchedulingGates
 from tests.unit.core.rollouts import RolloutWorld, steps
@@ -105,3 +106,22 @@ def test_a_turn_that_was_not_taken_ends_with_its_revision():
     change(world.cluster, suspend=False)
     world.step(10)
     assert world.ran_newest() == ["a"]
+
+
+def test_nodes_that_left_with_an_earlier_revision_are_not_counted_in_a_step():
+    pool = NodeSelection(selector={"matchLabels": {"pool": "x"}})
+    for first in (CANARY, Step(selector={"matchLabels": {"kind": "canary"}})):
+        world = StandingWorld(*NODES, rollout=steps(first), nodes=pool)
+        for name in NODES:
+            world.label(name, pool="x")
+        world.label("d", pool="x", kind="canary")
+        world.finish()
+        world.label("d", pool="y", kind="canary")
+        world.cluster.pods = [pod for pod in world.cluster.pods if pod.node_name != "d"]
+        world.cluster.desired = 3
+        world.step(3)
+        change(world.cluster, args=("x",))
+        world.step(10)
+        expected = ["a"] if first == CANARY else []
+        assert world.ran_newest() == expected
+        assert world.phase == ("Running" if expected else "Paused")
