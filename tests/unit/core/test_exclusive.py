@@ -11,6 +11,7 @@ from daemonset_job.api.rollout import Rollout, parse_rollout
 from daemonset_job.api.states import NodeState, Phase
 from job_controller.core.decide import decide
 from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.preparation import NODES_PER_PLAN
 from job_controller.core.settings import Settings
 from job_controller.core.state.exclusive import OtherRun, OtherUse, find_other_use, is_at_work
 from tests.unit.builders import NOW, START, done, gated_pod, make_job, make_pod, started
@@ -109,6 +110,16 @@ def test_a_node_that_is_in_use_waits_and_the_condition_names_the_job():
     assert "Job other, which has the same key rollout.exclusive" in record.message
     assert reason_of(plan) == "NodeInUse"
     assert plan.requeue_after <= 10.0
+
+
+@pytest.mark.parametrize("cordon", [False, True])
+def test_a_node_that_is_free_has_its_turn_however_many_others_are_in_use(cordon):
+    names = [f"n{number:03}" for number in range(NODES_PER_PLAN + 2)]
+    cluster = spec(waiting(*names, drain=None, cordon=cordon), rollout=Rollout(exclusive="disk"))
+    for name in names if cordon else ():
+        marked(cluster, name)
+    in_use = OtherUse(dict.fromkeys(names[:-1], "other"))
+    assert gates(decide(cluster.snapshot(other_use=in_use), NOW)) == names[-1:]
 
 
 def test_a_younger_job_lets_the_older_one_pass():
