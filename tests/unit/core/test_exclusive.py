@@ -5,10 +5,11 @@ from datetime import timedelta
 
 import pytest
 
+from daemonset_job.api.job_status import Condition
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.reasons import NodeReason, ProgressingReason
 from daemonset_job.api.rollout import Rollout, parse_rollout
-from daemonset_job.api.states import NodeState, Phase
+from daemonset_job.api.states import ConditionType, NodeState, Phase
 from job_controller.core.decide import decide
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.preparation import NODES_PER_PLAN
@@ -29,6 +30,11 @@ def a_job(name, minutes=0, **changes):
 
 def phase(job, value):
     return replace(job, status=replace(job.status, phase=value))
+
+
+def progressing(job, reason):
+    condition = Condition(ConditionType.PROGRESSING, True, reason, "")
+    return replace(job, status=replace(job.status, conditions=(condition,)))
 
 
 def use(*runs, job=None):
@@ -88,6 +94,8 @@ def test_of_two_jobs_of_one_second_one_is_first():
         phase(a_job("older"), Phase.PAUSED),
         phase(a_job("older"), Phase.FAILED),
         replace(a_job("older"), is_terminating=True),
+        progressing(a_job("older"), ProgressingReason.OUTSIDE_WINDOW),
+        progressing(a_job("older"), ProgressingReason.INVALID_WINDOW),
     ],
 )
 def test_a_job_that_starts_no_node_is_not_waited_for(older):
