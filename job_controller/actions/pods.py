@@ -52,7 +52,7 @@ class PodActions:
         doubtful: list[Pod] = []
         for pod in action.pods:
             if job.spec.rollout is not None and not _has_turn(
-                records.get(pod.node_name), action.node_uids[pod.node_name]
+                job, records.get(pod.node_name), action.node_uids[pod.node_name]
             ):
                 continue
             completed_uid = done.get(pod.node_name)
@@ -140,8 +140,10 @@ class PodActions:
             deleted.append(pod)
 
 
-def _has_turn(record: NodeRecord | None, node_uid: str) -> bool:
-    return record is not None and record.uid == node_uid and record.turn_at is not None
+def _has_turn(job: Job, record: NodeRecord | None, node_uid: str) -> bool:
+    if record is None or record.uid != node_uid or record.revision != job.revision:
+        return False
+    return record.turn_at is not None
 
 
 def _log_deleted(pods: Sequence[Pod], whys: Mapping[str, str]) -> None:

@@ -42,7 +42,8 @@ POLL_SECONDS: Final = 1.0
 _NODES_PER_POLL_SECOND: Final = 500
 # A node that another Job uses is looked at again after this time. Usually an event is earlier.
 IN_USE_SECONDS: Final = 10.0
-# Each plan prepares so few nodes: other Jobs have their turn in between.
+# Each plan cordons and drains so few nodes: other Jobs have their turn in between. Nodes that other
+# Jobs use are passed over: they keep no further node from its turn.
 NODES_PER_PLAN: Final = 100
 _OVER: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED})
 _MESSAGE_LIMIT: Final = 2 * DETAIL_LIMIT
@@ -73,20 +74,19 @@ def prepare_nodes(
     if not (job.spec.cordons or job.spec.exclusive):
         return Preparation(due)
     mark, drain = mark_of(job), job.spec.drain
-    ready: list[Pod] = []
+    records = {
+        pod.node_name: _in_use(counts.nodes[pod.node_name].record, words)
+        for pod in due
+        if (words := _what_uses(snapshot, snapshot.nodes[pod.node_name], mark))
+    }
+    free = [pod for pod in due if pod.node_name not in records]
+    ready: list[Pod] = [] if job.spec.cordons else free
     to_cordon: list[NodeCordon] = []
     evictions: list[Action] = []
-    records: dict[str, NodeRecord] = {}
     known = merge_records(snapshot)
-    for pod in due[:NODES_PER_PLAN]:
+    for pod in free[:NODES_PER_PLAN] if job.spec.cordons else ():
         name = pod.node_name
         node, record = snapshot.nodes[name], counts.nodes[name].record
-        if words := _what_uses(snapshot, node, mark):
-            records[name] = _in_use(record, words)
-            continue
-        if not job.spec.cordons:
-            ready.append(pod)
-            continue
         is_cordoned = node.is_cordoned or node.cordoned_by == str(mark)
         if not is_cordoned:
             to_cordon.append(NodeCordon(name, node.uid, mark))

@@ -45,7 +45,8 @@ def find_members(
     rollout = snapshot.job.spec.rollout
     assert rollout is not None
     step = present_step(rollout, number)
-    nodes = ordered_nodes(snapshot, counts)
+    earlier = _completed_earlier(snapshot, counts)
+    nodes = [node for node in ordered_nodes(snapshot, counts) if node.name not in earlier]
     waiting = tuple(
         Place(node.name, zone_of(node))
         for node in nodes
@@ -60,9 +61,10 @@ def find_members(
     if step is None or not counts.desired:
         # Without nodes no step is over: some may join, or be selected by a change of the Job.
         return StepMembers(waiting, had_turn=had_turn)
-    begun = _begun_nodes(counts, places)
+    begun = _begun_nodes(counts, places) - earlier
     if step.selector is None:
-        target = min(max(share_of(step.nodes, counts.desired), 1), counts.desired)
+        desired = counts.desired - len(earlier)
+        target = min(max(share_of(step.nodes, desired), 1), desired)
         lacking = max(target - len(begun), 0)
         return StepMembers(waiting[:lacking], not lacking and not places.taken, had_turn)
     chosen = parse_label_selector(step.selector)
@@ -105,6 +107,19 @@ def _waits_for_turn(snapshot: Snapshot, node: DesiredNode | None, places: Places
     if node.replace_pod or node.awaits_retry or snapshot.nodes[node.name].is_terminating:
         return False
     return node.state == NodeState.WAITING
+
+
+def _completed_earlier(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
+    """Return the nodes that left the selection after they had completed an earlier revision.
+
+    They count as completed, but show nothing of what the Job runs now.
+    """
+    records, revision = merge_records(snapshot), snapshot.job.revision
+    return {
+        name
+        for name in counts.completed_unselected
+        if (record := records.get(name)) is not None and record.revision != revision
+    }
 
 
 def _begun_nodes(counts: NodeCounts, places: Places) -> set[str]:

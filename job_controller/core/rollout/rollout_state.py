@@ -171,9 +171,20 @@ def _give_turns(
     members = find_members(snapshot, counts, places, progress.step)
     limits = find_limits(snapshot, counts)
     given = choose(members.waiting, places.taken.values(), limits)
-    running = counts.nodes.keys() & places.started
-    unrecorded = dict.fromkeys(running - places.turned.keys(), progress.step)
+    unrecorded = dict.fromkeys(_started_without_turn(counts, places), progress.step)
     return unrecorded | {place.name: progress.step for place in given}
+
+
+def _started_without_turn(counts: NodeCounts, places: Places) -> set[str]:
+    """Return the nodes that have started in the present try, and whose turn is not on record.
+
+    A pod of an earlier try is about to be replaced. The next one waits for the node's turn.
+    """
+    return {
+        name
+        for name in counts.nodes.keys() & places.started - places.turned.keys()
+        if not (counts.nodes[name].replace_pod or counts.nodes[name].awaits_retry)
+    }
 
 
 def _find_open_pods(

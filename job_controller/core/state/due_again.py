@@ -64,6 +64,9 @@ def view_current(
             record = finder.renewed(name, record, entry)
             if record.earlier_pods:
                 unrecorded.add(name)
+        elif record is not None and record.turn_at and record.revision != snapshot.job.revision:
+            # It has not begun, and the turn was for what the Job ran before.
+            record = replace(record, turn_at=None, step=0)
         if record is not None and (name in records or record.earlier_pods):
             new[name] = record
         if entry is not None and counts(snapshot.job, entry, record):

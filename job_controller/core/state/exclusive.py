@@ -14,10 +14,13 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.states import NodeState, Phase
+from daemonset_job.api.reasons import ProgressingReason
+from daemonset_job.api.states import ConditionType, NodeState, Phase
 
 # How messages name a Job of which only pods are left.
 DELETED_JOB = "that was deleted"
+# Of a Job that starts no node until its window opens, which may be a day later.
+_HOLDS = frozenset({ProgressingReason.OUTSIDE_WINDOW, ProgressingReason.INVALID_WINDOW})
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,9 @@ def _age(job: Job) -> tuple[str, str]:
 def _may_start(job: Job) -> bool:
     """Return whether a Job starts nodes: a claim of one that does not would hold others up."""
     is_over = job.status.phase in {Phase.PAUSED, Phase.SUCCEEDED, Phase.FAILED}
-    return not (job.is_suspended or job.is_terminating or is_over)
+    progressing = job.condition(ConditionType.PROGRESSING)
+    is_held = progressing is not None and progressing.reason in _HOLDS
+    return not (job.is_suspended or job.is_terminating or is_over or is_held)
 
 
 def _has_turn(record: NodeRecord | None) -> bool:

@@ -76,7 +76,7 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     fails because it lacks nodes or pods: it waits, and its status says for what.
     """
     job = snapshot.job
-    if (aborted := _by_abort(job, counts)) is not None:
+    if (aborted := _by_abort(snapshot, counts)) is not None:
         return aborted
     if job.spec.is_continuous:
         return _once_recorded(snapshot, _evaluate_continuous(snapshot, counts))
@@ -292,12 +292,15 @@ def deadline(job: Job, now: datetime) -> datetime | None:
     return add_seconds(began, seconds)
 
 
-def _by_abort(job: Job, counts: NodeCounts) -> RunState | None:
+def _by_abort(snapshot: Snapshot, counts: NodeCounts) -> RunState | None:
     """Return that a person has aborted the run, for good; a run that has succeeded stays so."""
+    job = snapshot.job
     if job.is_aborted:
         return _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
-    is_over = job.is_true(ConditionType.COMPLETE) and not job.spec.is_continuous
-    if not job.requests.abort or is_over:
+    if not job.requests.abort:
+        return None
+    has_succeeded = job.is_true(ConditionType.COMPLETE) or _by_report(snapshot) is not None
+    if has_succeeded and not job.spec.is_continuous:
         return None
     done = len(counts.names(NodeState.COMPLETED))
     why = single_line(job.requests.abort, _ABORT_LIMIT)

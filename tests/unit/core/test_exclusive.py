@@ -5,12 +5,14 @@ from datetime import timedelta
 
 import pytest
 
+from daemonset_job.api.job_status import Condition
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.reasons import NodeReason, ProgressingReason
 from daemonset_job.api.rollout import Rollout, parse_rollout
-from daemonset_job.api.states import NodeState, Phase
+from daemonset_job.api.states import ConditionType, NodeState, Phase
 from job_controller.core.decide import decide
 from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.preparation import NODES_PER_PLAN
 from job_controller.core.settings import Settings
 from job_controller.core.state.exclusive import OtherRun, OtherUse, find_other_use, is_at_work
 from tests.unit.builders import NOW, START, done, gated_pod, make_job, make_pod, started
@@ -28,6 +30,11 @@ def a_job(name, minutes=0, **changes):
 
 def phase(job, value):
     return replace(job, status=replace(job.status, phase=value))
+
+
+def progressing(job, reason):
+    condition = Condition(ConditionType.PROGRESSING, True, reason, "")
+    return replace(job, status=replace(job.status, conditions=(condition,)))
 
 
 def use(*runs, job=None):
@@ -87,6 +94,8 @@ def test_of_two_jobs_of_one_second_one_is_first():
         phase(a_job("older"), Phase.PAUSED),
         phase(a_job("older"), Phase.FAILED),
         replace(a_job("older"), is_terminating=True),
+        progressing(a_job("older"), ProgressingReason.OUTSIDE_WINDOW),
+        progressing(a_job("older"), ProgressingReason.INVALID_WINDOW),
     ],
 )
 def test_a_job_that_starts_no_node_is_not_waited_for(older):
@@ -109,6 +118,16 @@ def test_a_node_that_is_in_use_waits_and_the_condition_names_the_job():
     assert "Job other, which has the same key rollout.exclusive" in record.message
     assert reason_of(plan) == "NodeInUse"
     assert plan.requeue_after <= 10.0
+
+
+@pytest.mark.parametrize("cordon", [False, True])
+def test_a_node_that_is_free_has_its_turn_however_many_others_are_in_use(cordon):
+    names = [f"n{number:03}" for number in range(NODES_PER_PLAN + 2)]
+    cluster = spec(waiting(*names, drain=None, cordon=cordon), rollout=Rollout(exclusive="disk"))
+    for name in names if cordon else ():
+        marked(cluster, name)
+    in_use = OtherUse(dict.fromkeys(names[:-1], "other"))
+    assert gates(decide(cluster.snapshot(other_use=in_use), NOW)) == names[-1:]
 
 
 def test_a_younger_job_lets_the_older_one_pass():

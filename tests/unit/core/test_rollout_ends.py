@@ -80,6 +80,20 @@ def test_a_run_that_has_succeeded_cannot_be_aborted():
     assert world.phase == "Succeeded"
 
 
+def test_an_abort_takes_no_success_back_that_only_the_report_has():
+    world = RolloutWorld("a", rollout=ONE)
+    world.step(5)
+    world.complete("a")
+    before = world.cluster.job.status
+    world.step()
+    # The controller is killed between both writes.
+    world.cluster.job = replace(world.cluster.job, status=before)
+    assert world.cluster.report_status["phase"] == "Succeeded"
+    world.request(abort="late")
+    world.step(3)
+    assert (world.phase, world.cluster.report_status["phase"]) == ("Succeeded", "Succeeded")
+
+
 @pytest.mark.parametrize(
     ("least", "desired", "required"),
     [("95%", 100, 95), ("95%", 10, 10), ("50%", 3, 2), (2, 9, 2), (9, 3, 3), ("1%", 3, 1)],
