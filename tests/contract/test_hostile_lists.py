@@ -1,0 +1,78 @@
+"""What is read beside the caches has the bounds of the caches, whatever a tenant has stored."""
+
+from unittest.mock import Mock
+
+import pytest
+
+from daemonset_job.kube.cache.pager import SMALL_PAGES_BYTES
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, SCHEDULED_JOBS
+from job_controller.dependencies import Dependencies
+from job_controller.schedules.reconciler import ScheduleReconciler
+from tests.contract.controller_cluster import virtual_clock
+
+__all__ = ["virtual_clock"]
+
+pytestmark = [pytest.mark.looptime(end=20_000), pytest.mark.usefixtures("virtual_clock")]
+
+# About as much as the API server stores of one object.
+LARGE = "x" * 1_000_000
+
+
+@pytest.fixture
+def sizes(monkeypatch):
+    """The bytes of each page that was parsed, by resource."""
+    found = []
+    whole = KubeClient.page
+
+    async def page(self, what, **options):
+        result = await whole(self, what, **options)
+        found.append((what.resource, len(result.items), result.size_bytes))
+        return result
+
+    monkeypatch.setattr(KubeClient, "page", page)
+    return found
+
+
+def assert_bounded(sizes, *resources):
+    for resource, count, size in sizes:
+        if resource in resources and count > 1:
+            assert size <= SMALL_PAGES_BYTES[resource], (resource.plural, count, size)
+
+
+def schedule_reconciler(client, server):
+    return ScheduleReconciler(
+        Dependencies(
+            client=client,
+            events=Mock(),
+            clock=server.clock,
+            metrics=Mock(),
+            settings=lambda: Mock(stop_message=""),
+        ),
+        Mock(),
+    )
+
+
+async def test_large_jobs_of_a_schedule_are_read_in_small_parts(server, client, sizes):
+    made = server.put(
+        SCHEDULED_JOBS,
+        {
+            "metadata": {"name": "nightly"},
+            "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"image": "a:v1"}}},
+        },
+    )
+    owner = {
+        "apiVersion": "daemonset.darkowlzz.space/v1beta1",
+        "kind": "ScheduledJob",
+        "name": "nightly",
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+    }
+    label = {"daemonset.darkowlzz.space/scheduled-job": "nightly"}
+    for number in range(8):
+        meta = {"name": f"nightly-{number}", "labels": label, "ownerReferences": [owner]}
+        server.put(JOBS, {"metadata": meta, "spec": {"image": "a:v1", "args": [LARGE]}})
+    await schedule_reconciler(client, server).reconcile(("default", "nightly"))
+    assert len(server.get(SCHEDULED_JOBS, "nightly")["status"]["active"]) == 8
+    assert sizes
+    assert_bounded(sizes, JOBS, JOB_REPORTS)
