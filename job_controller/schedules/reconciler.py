@@ -32,7 +32,7 @@ from daemonset_job.kube.client.writes import DeleteOptions
 from daemonset_job.kube.recorder import ObjectReference
 from job_controller.actions.errors import is_refusal
 from job_controller.core.desired.strategic_merge import diff_merge_patch
-from job_controller.core.scheduled.decide import decide_schedule
+from job_controller.core.scheduled.decide import LISTED_LIMIT, decide_schedule
 from job_controller.core.scheduled.run_manifest import build_run
 from job_controller.core.scheduled.snapshot import (
     DeleteRun,
@@ -97,7 +97,7 @@ class ScheduleReconciler:
         known = {run.uid for run in runs}
         successes = [
             await self._find_success(scheduled, run.name)
-            for run in scheduled.status.active
+            for run in scheduled.status.active[:LISTED_LIMIT]
             if run.uid not in known
         ]
         return ScheduleSnapshot(

@@ -7,6 +7,7 @@ import pytest
 from daemonset_job.kube.cache.pager import SMALL_PAGES_BYTES
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, SCHEDULED_JOBS
+from job_controller.core.scheduled.decide import LISTED_LIMIT
 from job_controller.dependencies import Dependencies
 from job_controller.schedules.reconciler import ScheduleReconciler
 from tests.contract.controller_cluster import virtual_clock
@@ -76,3 +77,17 @@ async def test_large_jobs_of_a_schedule_are_read_in_small_parts(server, client, 
     assert len(server.get(SCHEDULED_JOBS, "nightly")["status"]["active"]) == 8
     assert sizes
     assert_bounded(sizes, JOBS, JOB_REPORTS)
+
+
+async def test_a_status_with_many_runs_costs_a_bounded_number_of_requests(server, client):
+    active = [{"name": f"nightly-{number}", "uid": f"u{number}"} for number in range(3000)]
+    server.put(
+        SCHEDULED_JOBS,
+        {
+            "metadata": {"name": "nightly"},
+            "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"image": "a:v1"}}},
+            "status": {"active": active},
+        },
+    )
+    await schedule_reconciler(client, server).reconcile(("default", "nightly"))
+    assert len(server.requests) <= 2 * LISTED_LIMIT
