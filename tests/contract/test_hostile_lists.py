@@ -6,11 +6,16 @@ import pytest
 
 from daemonset_job.kube.cache.pager import SMALL_PAGES_BYTES
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, SCHEDULED_JOBS
+from daemonset_job.kube.client.resource import (
+    JOB_REPORTS,
+    JOBS,
+    PODS,
+    SCHEDULED_JOBS,
+)
 from job_controller.core.scheduled.decide import LISTED_LIMIT
 from job_controller.dependencies import Dependencies
 from job_controller.schedules.reconciler import ScheduleReconciler
-from tests.contract.controller_cluster import virtual_clock
+from tests.contract.controller_cluster import FakeCluster, gated, running, until, virtual_clock
 
 __all__ = ["virtual_clock"]
 
@@ -18,6 +23,8 @@ pytestmark = [pytest.mark.looptime(end=20_000), pytest.mark.usefixtures("virtual
 
 # About as much as the API server stores of one object.
 LARGE = "x" * 1_000_000
+ON_A = {"spec": {"nodeName": "a"}}
+ENDED = {"status": {"phase": "Failed"}}
 
 
 @pytest.fixture
@@ -39,6 +46,10 @@ def assert_bounded(sizes, *resources):
     for resource, count, size in sizes:
         if resource in resources and count > 1:
             assert size <= SMALL_PAGES_BYTES[resource], (resource.plural, count, size)
+
+
+def is_started(server):
+    return any(not gated(pod) for pod in server.list(PODS, "daemonset-job=true"))
 
 
 def schedule_reconciler(client, server):
@@ -91,3 +102,20 @@ async def test_a_status_with_many_runs_costs_a_bounded_number_of_requests(server
     )
     await schedule_reconciler(client, server).reconcile(("default", "nightly"))
     assert len(server.requests) <= 2 * LISTED_LIMIT
+
+
+async def test_large_pods_with_an_exclusive_key_are_read_in_small_parts(server, sizes):
+    cluster = FakeCluster(server)
+    cluster.join("a")
+    for number in range(6):
+        meta = {
+            "name": f"forged-{number}",
+            "labels": {"daemonset.darkowlzz.space/exclusive": "disk"},
+            "annotations": {"note": LARGE},
+        }
+        server.put(PODS, {"metadata": meta, **ON_A, **ENDED})
+    async with running(server):
+        cluster.apply(rollout={"exclusive": "disk"})
+        await until(lambda: is_started(server))
+    assert sum(count for resource, count, _ in sizes if resource == PODS) >= 6
+    assert_bounded(sizes, PODS)
