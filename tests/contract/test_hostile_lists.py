@@ -7,6 +7,7 @@ import pytest
 from daemonset_job.kube.cache.pager import SMALL_PAGES_BYTES
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import (
+    CONFIG_MAPS,
     JOB_REPORTS,
     JOBS,
     PODS,
@@ -117,5 +118,22 @@ async def test_large_pods_with_an_exclusive_key_are_read_in_small_parts(server, 
     async with running(server):
         cluster.apply(rollout={"exclusive": "disk"})
         await until(lambda: is_started(server))
+    assert sum(count for resource, count, _ in sizes if resource == PODS) >= 6
+    assert_bounded(sizes, PODS)
+
+
+async def test_large_pods_on_a_node_that_is_drained_are_read_in_small_parts(server, sizes):
+    cluster = FakeCluster(server)
+    cluster.join("a")
+    uid = server.put(CONFIG_MAPS, {"metadata": {"name": "owner"}})["metadata"]["uid"]
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "x", "uid": uid}
+    for number in range(6):
+        meta = {"name": f"big-{number}", "annotations": {"note": LARGE}}
+        server.put(PODS, {"metadata": meta | {"name": f"ended-{number}"}, **ON_A, **ENDED})
+        meta["ownerReferences"] = [owner | {"controller": True}]
+        server.put(PODS, {"metadata": meta, **ON_A})
+    async with running(server):
+        cluster.apply(drain={"timeoutSeconds": 60})
+        await until(lambda: is_started(server), 50)
     assert sum(count for resource, count, _ in sizes if resource == PODS) >= 6
     assert_bounded(sizes, PODS)
