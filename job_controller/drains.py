@@ -17,14 +17,17 @@ from daemonset_job.api.drain import Drain
 from daemonset_job.api.drained_pod import DrainedPod, parse_drained_pod
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job, JobKey
+from daemonset_job.kube.cache.pager import SMALL_PAGES_BYTES, Pager
 from daemonset_job.kube.client.errors import (
     Conflict,
     Forbidden,
     KubeError,
     NotFound,
     Throttled,
+    Unavailable,
 )
 from daemonset_job.kube.client.resource import EVICTIONS, PODS
+from daemonset_job.kube.client.response import ANSWER_TOO_LARGE
 from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.unreadable import Unreadable
 from job_controller.actions.cordons import CordonActions
@@ -50,6 +53,8 @@ FRESH_SECONDS = 0.8
 # What is kept of an answer of the API server.
 ANSWER_LIMIT = 400
 _MOMENT_AGO = "0"
+# Pods that have ended stay, and a node may have any number of them.
+_LIVE = "spec.nodeName={},status.phase!=Succeeded,status.phase!=Failed"
 _NO_RIGHT = 'cannot create resource "pods/eviction"'
 
 
@@ -139,12 +144,26 @@ class Drains:
         return found
 
     async def _list(self, name: str, version: str | None) -> list[DrainedPod]:
-        page = await self._writer.client.page(
-            Selection(PODS, field_selector=f"spec.nodeName={name}"),
-            resource_version=version,
-            timeout_seconds=LIST_TIMEOUT_SECONDS,
-        )
-        return [_parse(raw) for raw in page.items]
+        """Return the pods on a node. Any tenant may have pods there, of any size."""
+        what, client = Selection(PODS, field_selector=_LIVE.format(name)), self._writer.client
+        try:
+            page = await client.page(
+                what,
+                resource_version=version,
+                limit_bytes=SMALL_PAGES_BYTES[PODS],
+                timeout_seconds=LIST_TIMEOUT_SECONDS,
+            )
+        except Unavailable as error:
+            if error.reason != ANSWER_TOO_LARGE:
+                raise
+        else:
+            return [_parse(raw) for raw in page.items]
+        pager, continue_, found = Pager(client, what), "", list[DrainedPod]()
+        while True:
+            page = await pager.page(continue_)
+            found += [_parse(raw) for raw in page.items]
+            if not (continue_ := page.continue_):
+                return found
 
     def _with_answers(self, key: JobKey, found: dict[str, NodeDrain]) -> dict[str, NodeDrain]:
         """Return the drains with what is known of earlier evictions, and those that are due."""

@@ -37,7 +37,8 @@ _LIMIT_BYTES: Final = 64 * 1024
 # Questions of one Job that are kept: those of the present step.
 _QUESTIONS_LIMIT: Final = 4
 
-Question = tuple[str, JobKey, SourceQuery]
+Question = tuple[str, JobKey, int]
+"""A source, and which of the queries of a Job it is asked: what that is then, is asked then."""
 
 
 class SourceChecks:
@@ -49,6 +50,7 @@ class SourceChecks:
         self._sources = sources
         self._clock = clock
         self._outbound = outbound
+        self._asked: dict[JobKey, tuple[SourceQuery, ...]] = {}
         self._answers: dict[JobKey, dict[SourceQuery, SourceAnswer]] = {}
         self._lines: dict[str, WorkQueue[Question]] = {}
         self._has_changed = asyncio.Event()
@@ -63,15 +65,15 @@ class SourceChecks:
         known = self._answers.get(key) or {}
         kept = {query: known[query] for query in queries if query in known}
         if not queries:
-            self._answers.pop(key, None)
+            self.forget(key)
             return
-        self._answers[key] = kept
-        for query in queries:
+        self._asked[key], self._answers[key] = queries, kept
+        for number, query in enumerate(queries):
             request = find_request(self._sources(), query, *key)
             if isinstance(request, str):
                 kept[query] = SourceAnswer(AnswerState.UNKNOWN, request, self._clock.now())
                 continue
-            self._line(query.source).add((query.source, key, query))
+            self._line(query.source).add((query.source, key, number))
 
     def with_answers(self, key: JobKey, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with what is known of its Job's questions."""
@@ -83,7 +85,8 @@ class SourceChecks:
         return dict(self._answers.get(key) or {})
 
     def forget(self, key: JobKey) -> None:
-        """Forget a Job that is gone."""
+        """Forget a Job that is gone, or asks nothing."""
+        self._asked.pop(key, None)
         self._answers.pop(key, None)
 
     async def run(self) -> None:
@@ -120,9 +123,10 @@ class SourceChecks:
         return line
 
     async def _answer(self, question: Question) -> None:
-        _, key, asked = question
-        if key not in self._answers:
-            return
+        source, key, number = question
+        queries = self._asked.get(key) or ()
+        if number >= len(queries) or (asked := queries[number]).source != source:
+            return  # the Job is gone, or asks something else
         request = find_request(self._sources(), asked, *key)
         if isinstance(request, str):
             answer = SourceAnswer(AnswerState.UNKNOWN, request, self._clock.now())

@@ -18,14 +18,12 @@ from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import merge_evidence
+from daemonset_job.kube.cache.pager import Pager
 from daemonset_job.kube.client.resource import PODS
 from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.unreadable import Unreadable
 from job_controller.actions.writer import Writer
 from job_controller.core.state.exclusive import is_at_work
-
-# Pods in one answer of the API server.
-PAGE_SIZE = 500
 
 
 class ExclusiveNodes:
@@ -69,17 +67,19 @@ class ExclusiveNodes:
         }
         return {
             pod.node_name
-            for pod in await self._list(job)
+            async for pod in self._list(job)
             if pod.owner_uid != own_uid and is_at_work(pod, evidence.get(pod.uid))
         }
 
-    async def _list(self, job: Job) -> list[Pod]:
+    async def _list(self, job: Job) -> AsyncIterator[Pod]:
+        """Yield the pods with the key. Any user of the namespace may label pods, of any size."""
         selector = f"{names.LABEL_EXCLUSIVE}={job.spec.exclusive}"
-        what = Selection(PODS, job.namespace, selector)
-        found: list[Pod] = []
-        token: str | None = None
-        while token != "":
-            page = await self._writer.client.page(what, limit=PAGE_SIZE, continue_=token)
-            found += [parse_pod(raw) for raw in page.items if not isinstance(raw, Unreadable)]
-            token = page.continue_
-        return found
+        pager = Pager(self._writer.client, Selection(PODS, job.namespace, selector))
+        continue_ = ""
+        while True:
+            page = await pager.page(continue_)
+            for raw in page.items:
+                if not isinstance(raw, Unreadable):
+                    yield parse_pod(raw)
+            if not (continue_ := page.continue_):
+                return

@@ -6,7 +6,7 @@ late would start a run twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from daemonset_job.api.owners import controller_uid
 from daemonset_job.api.scheduled_job import ScheduledJob, parse_scheduled_job
 from daemonset_job.api.states import Phase, parse_phase
 from daemonset_job.api.times import parse_time
+from daemonset_job.kube.cache.pager import Pager
 from daemonset_job.kube.client.errors import AlreadyExists, Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import (
     JOB_REPORTS,
@@ -31,7 +32,7 @@ from daemonset_job.kube.client.writes import DeleteOptions
 from daemonset_job.kube.recorder import ObjectReference
 from job_controller.actions.errors import is_refusal
 from job_controller.core.desired.strategic_merge import diff_merge_patch
-from job_controller.core.scheduled.decide import decide_schedule
+from job_controller.core.scheduled.decide import LISTED_LIMIT, decide_schedule
 from job_controller.core.scheduled.run_manifest import build_run
 from job_controller.core.scheduled.snapshot import (
     DeleteRun,
@@ -46,7 +47,6 @@ from job_controller.dependencies import Dependencies
 from job_controller.schedules.metrics import ScheduleMetrics
 
 _BACKGROUND = DeleteOptions("Background")
-_JOBS_PER_PAGE = 20
 
 
 class ScheduleReconciler:
@@ -97,7 +97,7 @@ class ScheduleReconciler:
         known = {run.uid for run in runs}
         successes = [
             await self._find_success(scheduled, run.name)
-            for run in scheduled.status.active
+            for run in scheduled.status.active[:LISTED_LIMIT]
             if run.uid not in known
         ]
         return ScheduleSnapshot(
@@ -108,35 +108,43 @@ class ScheduleReconciler:
         )
 
     async def _runs(self, scheduled: ScheduledJob) -> tuple[Run, ...]:
-        """Return the Jobs that the ScheduledJob owns, read in parts: a Job may have 1.5 MiB."""
+        """Return the Jobs that the ScheduledJob owns."""
         selector = f"{names.LABEL_SCHEDULED_JOB}={scheduled.name}"
-        what = Selection(JOBS, scheduled.namespace, selector)
-        found: list[Run] = []
-        token: str | None = None
-        while token is None or token:
-            page = await self._client.page(what, limit=_JOBS_PER_PAGE, continue_=token or None)
-            found += [
+        return tuple(
+            [
                 _run_of(raw)
-                for raw in page.items
-                if isinstance(raw, dict)
-                and controller_uid(raw.get("metadata") or {}) == scheduled.uid
+                async for raw in self._list(Selection(JOBS, scheduled.namespace, selector))
+                if controller_uid(raw.get("metadata") or {}) == scheduled.uid
             ]
-            token = page.continue_
-        return tuple(found)
+        )
+
+    async def _list(self, what: Selection) -> AsyncIterator[Mapping[str, Any]]:
+        """Yield the objects, in pages of which none takes much memory: each may have 1.5 MiB."""
+        pager, continue_ = Pager(self._client, what), ""
+        while True:
+            page = await pager.page(continue_)
+            for raw in page.items:
+                if isinstance(raw, dict):
+                    yield raw
+            if not (continue_ := page.continue_):
+                return
 
     async def _find_success(self, scheduled: ScheduledJob, name: str) -> datetime | None:
         """Return when the run of a deleted Job succeeded, by its report; None if it did not."""
-        for report in await self._reports(scheduled, name):
+        return (await self._find_report(scheduled, name))[1]
+
+    async def _find_report(
+        self, scheduled: ScheduledJob, name: str
+    ) -> tuple[bool, datetime | None]:
+        """Return whether a Job of this name has a report, deleted or not; and its success."""
+        selector = f"{names.LABEL_JOB}={names.job_label(name)},{names.LABEL_SHARD}=0"
+        is_there = False
+        async for report in self._list(Selection(JOB_REPORTS, scheduled.namespace, selector)):
+            is_there = True
             status = report.get("status") or {}
             if status.get("phase") == Phase.SUCCEEDED:
-                return parse_time(status.get("completionTime"))
-        return None
-
-    async def _reports(self, scheduled: ScheduledJob, name: str) -> list[Mapping[str, Any]]:
-        """Return the reports of a Job of this name; it has them also when it is deleted."""
-        selector = f"{names.LABEL_JOB}={names.job_label(name)},{names.LABEL_SHARD}=0"
-        page = await self._client.list(JOB_REPORTS, scheduled.namespace, label_selector=selector)
-        return list(page.get("items") or ())
+                return True, parse_time(status.get("completionTime"))
+        return is_there, None
 
     # --- writing -----------------------------------------------------------------------
 
@@ -151,8 +159,8 @@ class ScheduleReconciler:
         scheduled = snapshot.scheduled
         if any(run.name == start.name for run in snapshot.runs):
             return TriedStart(start.moment, StartResult.WAS_STARTED), None
-        if await self._reports(scheduled, start.name):
-            success = await self._find_success(scheduled, start.name)
+        was_started, success = await self._find_report(scheduled, start.name)
+        if was_started:
             return TriedStart(start.moment, StartResult.WAS_STARTED), success
         try:
             await self._client.create(JOBS, build_run(scheduled, start), scheduled.namespace)

@@ -132,3 +132,18 @@ async def test_what_a_job_no_longer_asks_is_forgotten_and_never_answers_a_later_
         checks.forget(KEY)
         await asyncio.sleep(60)
         assert len(checks) == 0
+
+
+async def test_a_job_that_changes_its_question_all_the_time_has_one_that_waits(server, tmp_path):
+    """Only the newest question is asked, so neither the line nor the source has many of them."""
+    server.delay_seconds = 5
+    server.text = '{"data": {"resultType": "scalar", "result": [1, "7"]}}'
+    async with checking(source(tmp_path, "prom", server.url, queries={"q": "up"})) as checks:
+        for number in range(500):
+            asked = query("prom", query="q", above=number / 1000)
+            checks.ask(KEY, [asked])
+            await asyncio.sleep(0.01)
+        found = await until(lambda: checks.answers(KEY).get(asked), 30)
+        assert found.state is AnswerState.PASS
+        await asyncio.sleep(60)
+    assert len(server.paths) <= 3

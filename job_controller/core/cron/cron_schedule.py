@@ -19,7 +19,7 @@ from itertools import pairwise
 
 from cronsim import CronSim, CronSimError
 
-from job_controller.core.cron.time_zones import find_zone
+from job_controller.core.cron.time_zones import find_zone, printable
 
 # Enough for lists of minutes and hours; what is read costs its length.
 TEXT_LIMIT = 128
@@ -51,15 +51,18 @@ def cron_problem(text: str) -> str:
     fields = _NAMED.get(text.strip().lower(), text).split()
     if len(fields) != 5:
         return (
-            f'"{text}" does not have 5 fields; write minute, hour, day of the month, month and '
-            'day of the week, such as "0 22 * * 6"'
+            f'"{printable(text)}" does not have 5 fields; write minute, hour, day of the month, '
+            'month and day of the week, such as "0 22 * * 6"'
         )
     try:
         first = next(CronSim(" ".join(fields), _SEARCHED_FROM - _SECOND), None)
     except CronSimError as error:
-        return f'"{text}" is no schedule: {_describe(error)}; write one such as "0 22 * * 6"'
+        return (
+            f'"{printable(text)}" is no schedule: {_describe(error)}; '
+            'write one such as "0 22 * * 6"'
+        )
     if first is None or first >= _SEARCHED_UNTIL:
-        return f'"{text}" has no start within ten years; write a day that exists'
+        return f'"{printable(text)}" has no start within ten years; write a day that exists'
     return ""
 
 

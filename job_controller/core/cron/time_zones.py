@@ -32,7 +32,12 @@ def time_zone_problem(name: str) -> str:
         return ""
     near = difflib.get_close_matches(name, sorted(zone_names()), n=1)
     meant = near[0] if near else "Europe/Berlin or UTC"
-    return f'there is no time zone "{name}"; write a name such as {meant}'
+    return f'there is no time zone "{printable(name)}"; write a name such as {meant}'
+
+
+def printable(text: str) -> str:
+    """Return a tenant's text for a message: no character in it controls a terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 @lru_cache(maxsize=_KEPT_ZONES)

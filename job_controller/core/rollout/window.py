@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from daemonset_job.process.durations import parse_duration
 from job_controller.core.cron.cron_schedule import CronSchedule, cron_problem
-from job_controller.core.cron.time_zones import time_zone_problem
+from job_controller.core.cron.time_zones import printable, time_zone_problem
 
 SHORTEST_SECONDS = 60.0
 # A year: a longer window is one that is always open.
@@ -63,8 +63,8 @@ def read_window(start: str, duration: str, time_zone: str, *, field: str) -> Win
     seconds = _read_duration(duration)
     if seconds is None or not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
         return (
-            f'{field}.duration: "{duration[:_DURATION_TEXT_LIMIT]}" is no time from 1m to 8784h; '
-            "write a duration such as 4h, 90m or 1h30m"
+            f'{field}.duration: "{printable(duration[:_DURATION_TEXT_LIMIT])}" is no time from 1m '
+            "to 8784h; write a duration such as 4h, 90m or 1h30m"
         )
     if problem := time_zone_problem(time_zone):
         return f"{field}.timeZone: {problem}"

@@ -13,7 +13,9 @@ from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_exits import failed_record
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
 
-_MESSAGE_LIMIT: Final = 3 * DETAIL_LIMIT
+# As much as the longest message of another failure, which ends with the last line of a log. A
+# thousand of them have room in one report, beside the evidence of earlier tries.
+_MESSAGE_LIMIT: Final = DETAIL_LIMIT + 120
 
 
 def drain_failure(

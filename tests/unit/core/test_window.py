@@ -283,3 +283,21 @@ def test_a_window_is_open_when_a_clock_says_so(schedule, minutes, near, after):
         assert found.changes_at == step
     elif found.changes_at is not None:
         assert found.changes_at >= end
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        (HOSTILE, "1h", "UTC"),
+        (f"{HOSTILE} * * * *", "1h", "UTC"),
+        ("0 0 * * *", "\x1b[2J\N{RIGHT-TO-LEFT OVERRIDE}", "UTC"),
+        ("0 0 * * *", "1h", HOSTILE),
+    ],
+)
+def test_no_text_of_a_window_controls_the_terminal_of_who_reads_its_problem(texts):
+    problem = read_window(*texts, field="spec.rollout.window")
+    assert isinstance(problem, str)
+    assert problem.isprintable(), problem
