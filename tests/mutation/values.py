@@ -16,6 +16,7 @@ _LABEL_VALUES = ("", "a", "A-_.9", "1.10", "01", "1e3", "a" * 63)
 _KEYS = ("a", "example.com/team", "kubernetes.io/arch", "a" * 253 + "/" + "b" * 63)
 _NODES = ("a", "node-a", "node-b", "node-c", "node..2", "a.-b", "0", "1e3", "n" * 253)
 _EMOJI = "\N{LOBSTER}"
+_SHARES = (1, 2, 2**31 - 1, "1%", "25%", "100%")
 ACCEPTED: Mapping[str, tuple[Any, ...]] = {
     "spec.image": ("a", "example/task:v1", "a" * 1024, _EMOJI * 1024, "'\"`$(x)<>&\\"),
     "spec.mountPath": ("/", "/tmp", "//a//", "/ ", f"/{_EMOJI}", "/" + "a" * 4095),
@@ -28,6 +29,10 @@ ACCEPTED: Mapping[str, tuple[Any, ...]] = {
     "completion.token": ("x", "done", "all done", _EMOJI * 256, "<&>", "\u202eenod", "(", "\\"),
     "completion.failureToken": ("x", "failed", "has failed", _EMOJI * 256, "<&>", "[", "\\"),
     "failurePolicy.maxFailedNodes": (0, 1, 2**31 - 1, "0%", "1%", "99%", "100%"),
+    "rollout.maxParallel": _SHARES,
+    "rollout.maxParallelPerZone": _SHARES,
+    "rollout.steps[].nodes": _SHARES,
+    "successPolicy.minCompleted": _SHARES,
     "results[].name": ("a", "A-_.9", "v.1_2-3", "a" * 63),
 }
 MAP_KEYS = ("a", "example.com/team", "x" * 63, "a" * 253 + "/" + "b" * 63)
@@ -78,7 +83,9 @@ def accepted(path: str) -> tuple[Any, ...]:
     return next((values for end, values in ACCEPTED.items() if path.endswith(end)), ())
 
 
-def edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
+def edges(  # noqa: C901 - one branch for each kind of schema
+    path: str, schema: Schema
+) -> Iterator[tuple[str, Any]]:
     """Yield the values to try at a field, each with a word for it; refusals are part of it."""
     for value in accepted(path):
         yield "accepted", value
@@ -95,6 +102,9 @@ def edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
             yield from _each("boolean", (True, False, "true", 1, {}))
         case "integer":
             yield from _integer_edges(schema)
+        case "number":
+            yield from _each("number", (0, -1, 0.05, -1.5, 1e300))
+            yield from _each("type", ("1", True, [], {}))
         case "string":
             yield from _text_edges(schema)
         case "array":
@@ -181,7 +191,7 @@ def _nested(depth: int) -> Any:
 # --- a whole value --------------------------------------------------------------------------
 
 
-def draw(  # noqa: PLR0911 - one return for each kind of schema
+def draw(  # noqa: C901, PLR0911 - one return for each kind of schema
     random: Random, path: str, schema: Schema
 ) -> Any:
     """Return a value that the schema accepts, more often at its edges than between them."""
@@ -198,6 +208,8 @@ def draw(  # noqa: PLR0911 - one return for each kind of schema
             return random.random() < 0.5
         case "integer":
             return _draw_integer(random, schema)
+        case "number":
+            return random.choice((0, 1, 0.05, -1.5, 1e300))
         case "string":
             return _draw_text(random, schema)
         case "array":
