@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from daemonset_job.api import names
+from daemonset_job.api.rerun import REQUEST_LIMIT
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 
@@ -124,6 +125,11 @@ def retry_patch(request: str) -> dict[str, Any]:
 def rerun_patch(nodes: Sequence[str], request: str) -> dict[str, Any]:
     """Return the merge patch that requests another run on these nodes, on all if there are none."""
     value = f"{','.join(nodes) or '*'}@{request}"
+    if len(value) > REQUEST_LIMIT:
+        raise _usage(
+            f"a request for these {len(nodes)} nodes is longer than {REQUEST_LIMIT} characters",
+            "Name fewer nodes. Request the next ones when status.observedRerun has changed.",
+        )
     return {"metadata": {"annotations": {names.ANNOTATION_RERUN: value}}}
 
 

@@ -18,6 +18,7 @@ from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.report import find_evidence
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.drain_actions import (
@@ -30,8 +31,9 @@ from job_controller.core.plan import (
     Action,
 )
 from job_controller.core.state.cordons import mark_of, other_mark
+from job_controller.core.state.due_again import is_of_earlier_try
 from job_controller.core.state.evictions import NodeDrain, describe_left
-from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
@@ -199,12 +201,26 @@ def _has_turn(
     """
     node = counts.nodes.get(name)
     if node is not None:
-        if node.state in _OVER or node.replace_pod or node.awaits_retry:
+        if node.state in _OVER:
             return False
+        if node.replace_pod or node.awaits_retry:
+            return _is_earlier_try_at_work(snapshot, node)
         if node.pod.is_gated:
             return name in due
         return node.state != NodeState.UNREACHABLE or not run.has_ended
     return not run.has_ended and _may_be_at_work(snapshot, counts, name)
+
+
+def _is_earlier_try_at_work(snapshot: Snapshot, node: DesiredNode) -> bool:
+    """Return whether the task of an earlier revision or request may be at work in the pod.
+
+    It is about to be deleted, or is left alone while the Job is suspended.
+    """
+    pod, record = node.pod, merge_records(snapshot).get(node.name)
+    if pod.is_gated or pod.is_terminal or not is_of_earlier_try(snapshot.job, pod, record):
+        return False
+    entry = find_evidence(snapshot.reports, node.name)
+    return entry is None or entry.pod_uid != pod.uid or not entry.is_completed
 
 
 def _may_be_at_work(snapshot: Snapshot, counts: NodeCounts, name: str) -> bool:

@@ -158,6 +158,10 @@ def test_the_fullest_shard_with_large_results_fits_into_etcd(kube_env: KubeEnv, 
         exit_code=137,
         pod_uid="1" * 36,
         retry="0",
+        revision="1-0123456789abcdef",
+        selection="0123456789abcdef",
+        rerun="1-0123456789abcdef",
+        earlier_pods=("2" * 36, "3" * 36),
     )
     records = {name.format(n): record for n in range(NODES_PER_SHARD)}
     body = {"status": ReportStatus(node_states=records).to_raw()}

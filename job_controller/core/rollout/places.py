@@ -23,7 +23,7 @@ class Places:
     """The nodes that take a place, by name.
 
     `started` are those whose pod may be at work already. The others have their turn on record only.
-    `turned` are the records of all nodes that have had their turn, by name.
+    `turned` are the records of all nodes that have had their turn for what the Job runs, by name.
     """
 
     taken: dict[str, Place]
@@ -44,6 +44,8 @@ def find_places(snapshot: Snapshot, counts: NodeCounts) -> Places:
         name: record
         for name, record in records.items()
         if record.turn_at is not None
+        # A turn is for one revision: its steps are those of another rollout.
+        and record.revision == snapshot.job.revision
         and (node := snapshot.nodes.get(name)) is not None
         and node.uid == record.uid
     }

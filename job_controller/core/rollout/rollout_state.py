@@ -131,9 +131,11 @@ def keeps_turn(known: NodeRecord | None, record: NodeRecord) -> bool:
     """Return whether the node still has the turn of its written record `known`.
 
     It gives it back when it is removed, when it is set aside, and when it is tried again after a
-    failure: it freed its place then.
+    failure: it freed its place then. A new revision has a rollout of its own.
     """
     if known is None or known.turn_at is None or known.uid != record.uid:
+        return False
+    if known.revision != record.revision:
         return False
     if record.state == NodeState.REMOVED:
         return False

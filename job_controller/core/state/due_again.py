@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # The pods of a few tries. Evidence of an earlier one can still come if the terminator has not seen
 # the record change since.
 _EARLIER_PODS: Final = 8
+# As many once the node is completed: a full report has room for so few.
+_EARLIER_PODS_OF_COMPLETED: Final = 2
 # States in which nothing of the task has run, as long as no attempt is on record.
 _NOT_BEGUN: Final = frozenset({NodeState.WAITING, NodeState.REMOVED})
 
@@ -77,13 +79,14 @@ def view_current(
 def counts(job: Job, entry: Evidence, record: NodeRecord | None) -> bool:
     """Return whether an entry of the ledger counts, by the record of its node.
 
-    A node that left the selection by itself counts with the revision that it ran.
+    A node that left the selection by itself counts with the revision that it ran. One that is
+    recorded as completed stays so, although a late write has brought older evidence back.
     """
     if not job.spec.is_continuous:
         return True
     if record is None:
         return entry.revision == job.revision
-    if entry.pod_uid in record.earlier_pods:
+    if entry.pod_uid in record.earlier_pods and record.state != NodeState.COMPLETED:
         return False
     return entry.revision == job.revision or has_left(record)
 
@@ -127,14 +130,16 @@ def stamp(
     observed = known.rerun if known is not None else ""
     selection = known.selection if known is not None else ""
     earlier = known.earlier_pods if known is not None else ()
+    if record.state == NodeState.COMPLETED:
+        earlier = earlier[:_EARLIER_PODS_OF_COMPLETED]
     return replace(
         record,
         revision=job.revision,
         selection=job.selection_hash if is_selected else selection,
         # A node that has not begun before does what the request asks for.
         rerun=job.rerun.id if job.rerun.names(name) else observed,
-        # A completed node lists none: its evidence is that of a later pod.
-        earlier_pods=() if record.state == NodeState.COMPLETED else earlier,
+        # A late write can still bring the evidence of one of them back.
+        earlier_pods=earlier,
     )
 
 

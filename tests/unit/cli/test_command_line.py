@@ -142,6 +142,14 @@ def test_a_rerun_names_nodes_or_all():
     assert value == "*@t"
 
 
+def test_a_rerun_of_more_nodes_than_a_request_can_name_is_refused() -> None:
+    """The controller does not act on a longer one, and nothing in the cluster would say so."""
+    names = [f"ip-10-0-{n:04}.eu-central-1.compute.internal" for n in range(1000)]
+    rerun_patch(names[:300], "t")
+    with pytest.raises(CliError, match="1000 nodes is longer than 16384 characters"):
+        rerun_patch(names, "t")
+
+
 def test_the_namespace_is_that_of_the_context():
     contexts = [{"name": "c", "context": {"namespace": "team"}}, {"name": "d", "context": {}}]
     files = [{"current-context": "c"}, {"current-context": "d", "contexts": contexts}]

@@ -38,6 +38,11 @@ def change(cluster: SampleCluster, **changes: Any) -> SampleCluster:
     return cluster
 
 
+def completed_by(cluster: SampleCluster, node: str, revision: str) -> None:
+    """Let the evidence about a node be of that revision."""
+    cluster.evidence[node] = replace(cluster.evidence[node], revision=revision)
+
+
 def request(cluster: SampleCluster, value: str) -> SampleCluster:
     cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RERUN: value})
     return cluster

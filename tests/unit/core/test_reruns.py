@@ -187,6 +187,38 @@ def test_evidence_of_two_tries_ago_does_not_complete_the_newest() -> None:
     assert pods[-1] == "pod-a-1"
 
 
+def test_evidence_from_before_a_completion_does_not_complete_the_newest_try() -> None:
+    cluster = completed("a")
+    late = cluster.evidence["a"]
+    request(cluster, "a@1")
+    run(cluster)
+    complete(cluster, "a", 2)
+    run(cluster)
+    assert conditions(cluster)["Complete"][0] == "True"
+    request(cluster, "a@2")
+    run(cluster)
+    cluster.pods = [make_pod("a", serial=3, revision=cluster.job.revision)]
+    run(cluster)
+    # A terminator that did not run for minutes sends what it had found first.
+    cluster.evidence["a"] = late
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+
+
+def test_a_completed_node_stays_so_when_late_evidence_replaces_its_own() -> None:
+    cluster = completed("a")
+    late = cluster.evidence["a"]
+    request(cluster, "a@1")
+    run(cluster)
+    complete(cluster, "a", 2)
+    run(cluster)
+    cluster.evidence["a"] = late
+    cluster.pods = [gated_pod("a", serial=3, revision=cluster.job.revision)]
+    for _ in range(3):
+        assert released(run(cluster)) == []
+    assert conditions(cluster)["Complete"][0] == "True"
+
+
 # --- the same text again ---------------------------------------------------------------------
 
 
