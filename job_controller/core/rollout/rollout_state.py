@@ -16,7 +16,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import FailedReason, ProgressingReason, SuspendedReason
 from daemonset_job.api.rollout_progress import RolloutProgress
-from daemonset_job.api.states import NodeState
+from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import add_seconds
 from job_controller.core.plan import PodQuery
 from job_controller.core.rollout.holds import Hold, find_hold, window_closes_at
@@ -166,11 +166,17 @@ def _first_pods_at(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> dat
 def _give_turns(
     snapshot: Snapshot, counts: NodeCounts, places: Places, progress: RolloutProgress
 ) -> dict[str, int]:
-    """Return the nodes that get their turn now, with the step. It has to be the written one."""
-    written = written_progress(snapshot.job)
+    """Return the nodes that get their turn now, with the step. It has to be the written one.
+
+    A node that joins a run after its completion belongs to no step.
+    """
+    job = snapshot.job
+    written = written_progress(job)
     if written is None or written.step != progress.step:
         return {}
-    members = find_members(snapshot, counts, places, progress.step)
+    is_late = job.is_true(ConditionType.COMPLETE) and not job.spec.is_continuous
+    number = progress.steps + 1 if is_late else progress.step
+    members = find_members(snapshot, counts, places, number)
     limits = find_limits(snapshot, counts)
     given = choose(members.waiting, places.taken.values(), limits)
     unrecorded = dict.fromkeys(_started_without_turn(counts, places), progress.step)

@@ -284,3 +284,17 @@ def test_a_canary_that_dies_before_or_after_its_start_lets_no_other_node_start(p
     assert set(world.started) <= {"a"}
     assert world.cluster.report_status["nodeStates"]["a"]["setAsideAt"]
     assert world.condition("Suspended")[1] == "CheckInconclusive"
+
+
+def test_a_node_that_joins_a_completed_run_waits_for_no_step():
+    """The one node of the first step has failed, within the limit; the Job stays for it."""
+    rollout = steps(Step(nodes=1, soak_seconds=600), Step(nodes=2), max_parallel=1)
+    world = RolloutWorld("a", rollout=rollout, failure_policy=WITHIN_ONE)
+    world.step(5)
+    world.fail("a")
+    world.step(40)
+    assert world.phase == "Succeeded"
+    world.cluster.nodes |= make_cluster("b").nodes
+    world.cluster.pods.append(gated_pod("b", serial=1))
+    world.step(10)
+    assert world.started[-1] == "b"
