@@ -163,6 +163,10 @@ _SIBLINGS: Mapping[str, Mapping[str, Any]] = {
     "image": {"image": "example/task:v1"},
     "hostPath": {"hostPath": "/etc/example"},
     "mountPath": {"mountPath": "/mnt/example"},
+    "source": {"source": "web"},
+    "start": {"start": "0 22 * * *"},
+    "duration": {"duration": "6h"},
+    "receiver": {"receiver": "chat"},
 }
 
 

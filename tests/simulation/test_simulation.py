@@ -98,7 +98,7 @@ OTHER_MUTANTS = MUTANTS.keys() - {each.mutant for each in INVARIANTS.values()}
 # Each mutant is caught within this number of schedules; these need a rare one, and begin near it.
 MUTANT_SEEDS = 300
 RARE = {
-    "removes_gates_by_cached_ledger": 730,
+    "removes_gates_by_cached_ledger": 5600,
     "reads_no_previous_log": 430,
     "counts_by_name": 260,
     "reports_pause_early": 2800,
