@@ -58,10 +58,21 @@ def reported_state(job: Raw) -> ReportedState | None:
     if is_true(job, "Suspended"):
         return ReportedState(f"Suspended: {condition(job, 'Suspended')['message']}")
     progressing = condition(job, "Progressing")
-    if progressing.get("status") == "False" and progressing.get("message"):
+    waits = _asked_to_wait(spec) and progressing.get("reason") in {
+        "OutsideWindow",
+        "RolloutSoaking",
+    }
+    if progressing.get("message") and (progressing["status"] == "False" or waits):
         words = f"{progressing['reason']}: {progressing['message']}"
         return ReportedState(words, is_final=False)
     return None
+
+
+def _asked_to_wait(spec: Raw) -> bool:
+    """Return whether the user asked for a time in which no node starts."""
+    rollout = spec.get("rollout") or {}
+    soaks = any(step.get("soakSeconds") for step in rollout.get("steps") or ())
+    return bool(rollout.get("window")) or soaks
 
 
 def state_words(job: Raw | None, report: Raw | None) -> str:
