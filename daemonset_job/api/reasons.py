@@ -44,7 +44,10 @@ class ProgressingReason(Reason):
         "The window of the rollout is closed: no further node starts until it opens.",
     )
     ABORTED = "Aborted", "A person aborted the run before it had started: it does not start."
-    PAUSED = "Paused", "Suspended, or paused by `failurePolicy` or a step of the rollout."
+    PAUSED = (
+        "Paused",
+        "Suspended, paused by `failurePolicy` or a step of the rollout, or all Jobs are stopped.",
+    )
     INVALID_COMPLETION_TOKEN = (
         "InvalidCompletionToken",
         (
