@@ -104,6 +104,11 @@ def names(env: KubeEnv) -> set[str]:
     return {name for name in here if "daemonset" in name}
 
 
+# Each installs the system and uninstalls it again, 15 s and more. Of `make test`, e2e
+# test_install does so on real nodes.
+LONG = pytest.mark.on_demand
+
+
 # --- the manifests ------------------------------------------------------------------------
 
 
@@ -132,6 +137,7 @@ def test_the_manifests_are_those_of_kustomize(server, tmp_path, chosen):
 # --- install ------------------------------------------------------------------------------
 
 
+@LONG
 def test_install_brings_everything_and_waits_until_it_is_ready(empty):
     stop = threading.Event()
 
@@ -165,9 +171,10 @@ def test_install_brings_everything_and_waits_until_it_is_ready(empty):
         empty, "install", "--components", "node-changes", "--image-prefix", "r.example/team",
         "--no-wait",
     )  # fmt: skip
-    assert again.stderr.startswith("36 objects unchanged")
+    assert again.stderr.startswith(f"{len(list(render.render(wish)))} objects unchanged")
 
 
+@LONG
 def test_the_policies_come_before_what_they_guard(empty):
     done = call(empty, "install", "--no-wait")
     lines = done.stderr.splitlines()
@@ -178,6 +185,7 @@ def test_the_policies_come_before_what_they_guard(empty):
     )
 
 
+@LONG
 def test_a_dry_run_says_what_would_change_and_changes_nothing(empty):
     before = names(empty)
     done = call(empty, "install", "--dry-run")
@@ -186,6 +194,7 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing(empty):
     assert names(empty) == before == set()
 
 
+@LONG
 def test_what_is_not_ready_is_named_with_the_reason(installed):
     pod = copy.deepcopy(installed.get("deployment", CONTROLLER, SYSTEM)["spec"]["template"])
     pod |= {"apiVersion": "v1", "kind": "Pod"}
@@ -204,6 +213,7 @@ def test_what_is_not_ready_is_named_with_the_reason(installed):
     assert "--image-prefix" in done.stderr
 
 
+@LONG
 def test_what_another_client_changed_is_not_overwritten_by_accident(installed):
     patch = '{"data":{"LOG_LEVEL":"DEBUG"}}'
     installed.kubectl("patch", "configmap", CONTROLLER, "-n", SYSTEM, "--type=merge", "-p", patch)
@@ -217,6 +227,7 @@ def test_what_another_client_changed_is_not_overwritten_by_accident(installed):
     assert installed.get("configmap", CONTROLLER, SYSTEM)["data"]["LOG_LEVEL"] == "INFO"
 
 
+@LONG
 def test_a_namespace_of_others_is_refused_and_one_of_its_own_is_used_everywhere(empty):
     empty.kubectl("create", "namespace", "team")
     done = call(empty, "install", "--namespace", "team", "--no-wait")
@@ -236,6 +247,7 @@ def test_a_namespace_of_others_is_refused_and_one_of_its_own_is_used_everywhere(
     assert "objects unchanged" in done.stderr
 
 
+@LONG
 def test_a_component_is_not_left_half_installed(empty):
     assert call(empty, "install", "--components", "split", "--no-wait").returncode == 0
     binding = "daemonset-job-system-halves"
@@ -271,6 +283,7 @@ def label(env, version):
     )  # fmt: skip
 
 
+@LONG
 def test_an_upgrade_says_which_fields_come_and_keeps_options_and_jobs(empty):
     assert call(empty, "install", "--image-prefix", "r.example", "--no-wait").returncode == 0
     change_crd(empty, lambda spec: spec["properties"].pop("suspend"))
@@ -291,6 +304,7 @@ def test_an_upgrade_says_which_fields_come_and_keeps_options_and_jobs(empty):
     assert empty.get("dsj", "kept", "jobs")["spec"]["image"] == "i:v1"
 
 
+@LONG
 def test_a_downgrade_is_refused_by_version_and_by_fields(installed):
     label(installed, "9.9.9")
     done = call(installed, "upgrade")
@@ -303,6 +317,7 @@ def test_a_downgrade_is_refused_by_version_and_by_fields(installed):
     assert "spec.later" in done.stderr
 
 
+@LONG
 def test_what_kustomize_installed_is_upgraded_only_if_it_is_asked_for(empty):
     empty.kubectl("apply", "--server-side", "-k", str(ROOT / "deploy"))
     done = call(empty, "upgrade")
@@ -313,6 +328,7 @@ def test_what_kustomize_installed_is_upgraded_only_if_it_is_asked_for(empty):
     assert call(empty, "upgrade", "--no-wait").returncode == 0
 
 
+@LONG
 def test_without_a_system_there_is_nothing_to_upgrade(empty):
     done = call(empty, "upgrade")
     assert done.returncode == 1
@@ -322,6 +338,7 @@ def test_without_a_system_there_is_nothing_to_upgrade(empty):
 # --- uninstall ----------------------------------------------------------------------------
 
 
+@LONG
 def test_uninstall_leaves_nothing_but_reports_and_works_twice(installed):
     report = {
         "apiVersion": "daemonset.darkowlzz.space/v1beta1",
@@ -353,6 +370,7 @@ def test_uninstall_leaves_nothing_but_reports_and_works_twice(installed):
     assert names(installed) == set()
 
 
+@LONG
 def test_jobs_are_deleted_only_when_that_is_asked_for(installed):
     installed.apply(make_job("default", {"image": "i:v1"}, "runs"))
     for args in ((), ("--delete-reports",)):
@@ -375,6 +393,7 @@ def test_jobs_are_deleted_only_when_that_is_asked_for(installed):
 # --- doctor -------------------------------------------------------------------------------
 
 
+@LONG
 def test_doctor_finds_what_is_missing_on_an_empty_server(empty):
     done = call(empty, "doctor")
     assert done.returncode == 1, done
@@ -387,6 +406,7 @@ def checks(done, level="problem"):
     return [each["message"] for each in found if each["level"] == level]
 
 
+@LONG
 def test_doctor_says_that_all_is_well_and_then_what_is_not(installed):
     make_ready(installed)
     hold_leases(installed)
@@ -415,6 +435,7 @@ def test_doctor_says_that_all_is_well_and_then_what_is_not(installed):
     assert any("default/stuck" in each and "exceeded quota" in each for each in found)
 
 
+@LONG
 def test_doctor_says_what_a_user_may_not_read_and_goes_on(installed):
     make_ready(installed)
     hold_leases(installed)
