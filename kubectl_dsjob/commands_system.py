@@ -149,7 +149,10 @@ def uninstall(
         bool, typer.Option("--delete-reports", help="Delete the CRDs, and with them all reports.")
     ] = False,
     delete_jobs: Annotated[
-        bool, typer.Option("--delete-jobs", help="Delete all Jobs first, running ones too.")
+        bool,
+        typer.Option(
+            "--delete-jobs", help="Delete all Jobs and ScheduledJobs first, running Jobs too."
+        ),
     ] = False,
     keep_jobs: Annotated[
         bool, typer.Option("--keep-jobs", help="Leave Jobs, and their pods, without a controller.")

@@ -14,7 +14,13 @@ from typing import Any, Final
 from daemonset_job.api import names
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, NotFound
-from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, Resource
+from daemonset_job.kube.client.resource import (
+    DAEMON_SETS,
+    JOB_REPORTS,
+    JOBS,
+    SCHEDULED_JOBS,
+    Resource,
+)
 from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.edge import Answer, say
 from kubectl_dsjob.errors import CliError
@@ -53,14 +59,16 @@ async def uninstall(target: Target, wish: UninstallWish) -> Answer:
                 text = f"the system is not in namespace {wish.namespace}, but in {namespace}"
                 raise CliError(text, way, ExitCode.USAGE)
             namespace = wish.namespace
-        jobs = await _list(client, JOBS)
-        if jobs and not (wish.has_jobs_deleted or wish.has_jobs_kept):
-            raise _has_jobs(jobs)
+        schedules, jobs = await _list(client, SCHEDULED_JOBS), await _list(client, JOBS)
+        if (schedules or jobs) and not (wish.has_jobs_deleted or wish.has_jobs_kept):
+            raise _has_jobs(schedules, jobs)
         objects = _to_delete(namespace, has_crds=wish.has_reports_deleted)
         if wish.is_dry_run:
-            return await _dry_run(client, wish, jobs, objects)
-        if jobs and wish.has_jobs_deleted:
-            await _delete_jobs(client, jobs, wish.limit_seconds)
+            lost = [("ScheduledJob", each) for each in schedules]
+            lost += [("Job", each) for each in jobs]
+            return await _dry_run(client, lost if wish.has_jobs_deleted else [], objects)
+        if (schedules or jobs) and wish.has_jobs_deleted:
+            await _delete_jobs(client, schedules, wish.limit_seconds)
         deleted = await _delete_all(client, objects)
         await _wait_until_gone(client, deleted, wish.limit_seconds)
         left = await _left(client)
@@ -116,16 +124,14 @@ def _is_ours(there: dict[str, Any]) -> bool:
 
 
 async def _delete_jobs(
-    client: KubeClient, jobs: Sequence[dict[str, Any]], limit_seconds: float
+    client: KubeClient, schedules: Sequence[dict[str, Any]], limit_seconds: float
 ) -> None:
-    """Delete the Jobs while the controller is there to close their reports, and wait for it."""
-    for job in jobs:
-        metadata = job["metadata"]
-        try:
-            await client.delete(JOBS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
-        except (NotFound, Conflict):
-            continue  # It was deleted meanwhile, or is another one now, which the wait finds.
-        say(f"Job {metadata['namespace']}/{metadata['name']} deleted")
+    """Delete all Jobs while the controller is there to close their reports, and wait for it.
+
+    The ScheduledJobs go first: they would create further Jobs.
+    """
+    await _delete_each(client, SCHEDULED_JOBS, schedules)
+    await _delete_each(client, JOBS, await _list(client, JOBS))
     deadline = time.monotonic() + limit_seconds
     while left := [*await _list(client, JOBS), *await _list(client, DAEMON_SETS, _MANAGED)]:
         if time.monotonic() > deadline:
@@ -133,6 +139,19 @@ async def _delete_jobs(
             way = "Look at what keeps them, and repeat the command."
             raise CliError(f"Jobs or their DaemonSets are left: {shown}", way, ExitCode.TIMEOUT)
         await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _delete_each(
+    client: KubeClient, resource: Resource, found: Sequence[dict[str, Any]]
+) -> None:
+    for each in found:
+        metadata = each["metadata"]
+        name, where = metadata["name"], metadata["namespace"]
+        try:
+            await client.delete(resource, name, where, uid=metadata["uid"])
+        except (NotFound, Conflict):
+            continue  # It was deleted meanwhile, or is another one now, which the wait finds.
+        say(f"{resource.kind} {where}/{name} deleted")
 
 
 # Other kinds are gone at once, unless another client has given them a finalizer.
@@ -156,15 +175,11 @@ async def _wait_until_gone(
 
 
 async def _dry_run(
-    client: KubeClient,
-    wish: UninstallWish,
-    jobs: Sequence[dict[str, Any]],
-    objects: Sequence[Manifest],
+    client: KubeClient, lost: Sequence[tuple[str, dict[str, Any]]], objects: Sequence[Manifest]
 ) -> Answer:
     lines = [
-        f"Job {each['metadata']['namespace']}/{each['metadata']['name']} would be deleted"
-        for each in jobs
-        if wish.has_jobs_deleted
+        f"{kind} {each['metadata']['namespace']}/{each['metadata']['name']} would be deleted"
+        for kind, each in lost
     ]
     for manifest in objects:
         metadata = manifest["metadata"]
@@ -182,6 +197,8 @@ async def _left(client: KubeClient) -> str:
     text = f"Left are the CRDs and {len(reports)} reports. They go with --delete-reports."
     if jobs:
         text += f" {len(jobs)} Jobs are left without a controller: their pods run until deleted."
+    if schedules := await _list(client, SCHEDULED_JOBS):
+        text += f" {len(schedules)} ScheduledJobs start nothing until a controller is installed."
     return text
 
 
@@ -210,12 +227,14 @@ async def _list(
     return found
 
 
-def _has_jobs(jobs: Sequence[dict[str, Any]]) -> CliError:
+def _has_jobs(schedules: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]) -> CliError:
     way = (
         "Wait until they have ended, delete them with --delete-jobs, or leave them without a "
         "controller with --keep-jobs."
     )
-    return CliError(f"there are {len(jobs)} Jobs: {_names(jobs)}", way)
+    found = [f"{len(jobs)} Jobs: {_names(jobs)}"] if jobs else []
+    found += [f"{len(schedules)} ScheduledJobs: {_names(schedules)}"] if schedules else []
+    return CliError(f"there are {'; and '.join(found)}", way)
 
 
 def _names(objects: Sequence[dict[str, Any]]) -> str:

@@ -357,7 +357,7 @@ def test_uninstall_leaves_nothing_but_reports_and_works_twice(installed):
     assert done.returncode == 0, done
     assert "1 reports" in done.stderr
     assert "ClusterRole daemonset-job-view stays" in done.stderr
-    crds = "customresourcedefinition.apiextensions.k8s.io/job"
+    crds = "customresourcedefinition.apiextensions.k8s.io/"
     assert {name for name in names(installed) if not name.startswith(crds)} == {
         "clusterrole.rbac.authorization.k8s.io/daemonset-job-view"
     }
@@ -372,11 +372,22 @@ def test_uninstall_leaves_nothing_but_reports_and_works_twice(installed):
 
 @LONG
 def test_jobs_are_deleted_only_when_that_is_asked_for(installed):
-    installed.apply(make_job("default", {"image": "i:v1"}, "runs"))
+    job = make_job("default", {"image": "i:v1"}, "runs")
+    installed.apply(job)
+    schedule = {"schedule": "0 3 * * *", "jobTemplate": {"spec": job["spec"]}}
+    installed.apply(
+        {
+            "apiVersion": job["apiVersion"],
+            "kind": "ScheduledJob",
+            "metadata": {"name": "nightly", "namespace": "default"},
+            "spec": schedule,
+        }
+    )
     for args in ((), ("--delete-reports",)):
         done = call(installed, "uninstall", *args)
         assert done.returncode == 1, done
         assert "default/runs" in done.stderr
+        assert "default/nightly" in done.stderr
         assert "--delete-jobs" in done.stderr
     assert installed.get("deployment", CONTROLLER, SYSTEM)
     done = call(installed, "uninstall", "--keep-jobs", "--delete-reports")
