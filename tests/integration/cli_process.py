@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -38,6 +39,11 @@ def call(kubeconfig: Path, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _take_interrupts() -> None:
+    """Tests that run in the background ignore SIGINT, and so would the plugin."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 class Terminal:
     """A process on a pseudo-terminal of `width` columns."""
 
@@ -46,7 +52,12 @@ class Terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         env = environment(kubeconfig) | ({} if colour else {"NO_COLOR": "1"})
         self.process = subprocess.Popen(
-            [*COMMAND, *args], stdin=slave, stdout=slave, stderr=slave, env=env
+            [*COMMAND, *args],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=env,
+            preexec_fn=_take_interrupts,  # noqa: PLW1509 - no threads here
         )
         os.close(slave)
         self._shown = b""
