@@ -63,7 +63,7 @@ def status(
 ) -> None:
     """Show a run: phase, counts, reason, failures, and what it waits for.
 
-    If somebody has to act, it prints the command. Without a terminal, --watch prints a line for
+    If a person has to act, it prints the command. Without a terminal, --watch prints a line for
     each change. If the Job is deleted, its report answers.
     """
     from kubectl_dsjob import edge, reading

@@ -72,11 +72,13 @@ def run(
     canary: Annotated[
         str,
         typer.Option(
-            metavar="NODES", help="Run on so many nodes first, 1 or 10%, then wait for approval."
+            metavar="NODES",
+            help="How many nodes run first, 1 or 10%, then wait for approval.",
         ),
     ] = "",
     max_parallel: Annotated[
-        str, typer.Option(metavar="NODES", help="Run on so many nodes at a time, 5 or 10%.")
+        str,
+        typer.Option(metavar="NODES", help="How many nodes run at a time, 5 or 10%."),
     ] = "",
     backoff_limit: Annotated[
         int | None,

@@ -12,9 +12,10 @@ from loguru import logger
 
 from daemonset_job.api.drain import build_cordon, build_uncordon
 from daemonset_job.api.fold_names import fold
-from daemonset_job.kube.client.errors import BadRequest, Conflict, NotFound, Unavailable
+from daemonset_job.kube.client.errors import Conflict, NotFound, Unavailable
 from daemonset_job.kube.client.resource import NODES
-from job_controller.actions.errors import NO_DRY_RUN, RefusedError, most_severe
+from job_controller.actions.errors import RefusedError, most_severe
+from job_controller.actions.node_changes import dry_run_node_patch
 from job_controller.actions.writer import Writer
 from job_controller.core.drain_actions import (
     CordonNodes,
@@ -50,7 +51,12 @@ class CordonActions:
         try:
             match action:
                 case DryRunCordon():
-                    await self._dry_run(action.cordon)
+                    cordon = action.cordon
+                    await dry_run_node_patch(
+                        self._writer,
+                        (cordon.node, cordon.uid),
+                        lambda found: _cordon(found, cordon),
+                    )
                 case CordonNodes():
                     await self._for_each(action.cordons, _cordon, "cordoned nodes for their turn")
                 case UncordonNodes():
@@ -63,21 +69,6 @@ class CordonActions:
     async def uncordon(self, cordons: Iterable[NodeCordon], what: str) -> None:
         """Lift cordons of which the mark is still there; raises the most severe error."""
         await self._for_each(cordons, _uncordon, what)
-
-    async def _dry_run(self, cordon: NodeCordon) -> None:
-        """Ask the API server whether it would take the cordon; raises KubeError if not."""
-        found = (await self._writer.client.find(NODES, cordon.node)).item
-        patch = _cordon(found, cordon) if found is not None else {}
-        if not patch:
-            patch = {"metadata": {"uid": cordon.uid}}  # the right alone is asked for
-        try:
-            # A node that was changed or deleted meanwhile shows nothing; a refusal comes first.
-            with suppress(Conflict, NotFound):
-                await self._writer.client.check_merge_patch(NODES, cordon.node, patch)
-        except BadRequest as error:
-            # A webhook with side effects supports no dry run; then the change itself shows it.
-            if NO_DRY_RUN not in error.message:
-                raise
 
     async def _for_each(self, cordons: Iterable[NodeCordon], build: _Build, what: str) -> None:
         """Patch nodes, a bounded number at a time; one that fails does not stop the others."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from typing import Any
 
 from loguru import logger
 
@@ -43,28 +45,18 @@ class NodeActions:
         """
         try:
             if isinstance(action, DryRunNodeChange):
-                await self._dry_run(action.change)
+                change = action.change
+                await dry_run_node_patch(
+                    self._writer,
+                    (change.name, change.uid),
+                    lambda found: build_node_patch(found, change),
+                )
             else:
                 await self._change(key, job, action)
         except Unavailable as error:
             if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
             raise RefusedError(error, RefusedWrite.NODE_CHANGE) from error
-
-    async def _dry_run(self, change: NodeChange) -> None:
-        """Ask the API server whether it would take the change; raises KubeError if not."""
-        found = (await self._writer.client.find(NODES, change.name)).item
-        patch = build_node_patch(found, change) if found is not None else {}
-        if not patch:
-            patch = {"metadata": {"uid": change.uid}}  # the right alone is asked for
-        try:
-            # A node that was changed or deleted meanwhile shows nothing; a refusal comes first.
-            with suppress(Conflict, NotFound):
-                await self._writer.client.check_merge_patch(NODES, change.name, patch)
-        except BadRequest as error:
-            # A webhook with side effects supports no dry run; then the change itself shows it.
-            if NO_DRY_RUN not in error.message:
-                raise
 
     async def _change(self, key: JobKey, job: Job, action: ChangeNodes) -> None:
         """Change nodes, a bounded number at a time; one that fails does not stop the others.
@@ -114,3 +106,25 @@ class NodeActions:
         with suppress(NotFound):
             await self._writer.client.merge_patch(NODES, change.name, patch)
         return True
+
+
+async def dry_run_node_patch(
+    writer: Writer, node: tuple[str, str], build: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> None:
+    """Ask the API server whether it would take the patch that `build` makes of the node.
+
+    `node` is its name and UID. Raises KubeError if it would not.
+    """
+    name, uid = node
+    found = (await writer.client.find(NODES, name)).item
+    patch = build(found) if found is not None else {}
+    if not patch:
+        patch = {"metadata": {"uid": uid}}  # the right alone is asked for
+    try:
+        # A node that was changed or deleted meanwhile shows nothing; a refusal comes first.
+        with suppress(Conflict, NotFound):
+            await writer.client.check_merge_patch(NODES, name, patch)
+    except BadRequest as error:
+        # A webhook with side effects supports no dry run; then the change itself shows it.
+        if NO_DRY_RUN not in error.message:
+            raise

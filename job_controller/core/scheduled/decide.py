@@ -45,7 +45,7 @@ DELETIONS_AT_ONCE = 20
 LONGEST_WAIT_SECONDS = 600.0
 REFUSED_SECONDS = 30.0
 
-_Told = tuple[SchedulingReason, str]
+_Found = tuple[SchedulingReason, str]
 _WARNINGS = frozenset(
     {
         SchedulingReason.INVALID_SCHEDULE,
@@ -76,9 +76,9 @@ def decide_schedule(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
     starts = find_starts(scheduled, now)
     if snapshot.tried is not None:
         return _after_start(snapshot, starts, now)
-    told = _hold(snapshot) or _wait(snapshot, starts)
-    if told is not None or starts.due is None:
-        return _finish(snapshot, starts, told or _scheduled(), now)
+    found = _hold(snapshot) or _wait(snapshot, starts)
+    if found is not None or starts.due is None:
+        return _finish(snapshot, starts, found or _scheduled(), now)
     deletions = tuple(
         DeleteRun(run.name, run.uid, is_replaced=True)
         for run in _active(snapshot.runs)
@@ -114,7 +114,7 @@ def _with_schedule(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
     return replace(scheduled, status=changed)
 
 
-def _hold(snapshot: ScheduleSnapshot) -> _Told | None:
+def _hold(snapshot: ScheduleSnapshot) -> _Found | None:
     """Return what keeps all starts back, None for nothing."""
     if snapshot.stop_message:
         return SchedulingReason.CLUSTER_STOPPED, snapshot.stop_message
@@ -124,7 +124,7 @@ def _hold(snapshot: ScheduleSnapshot) -> _Told | None:
     return None
 
 
-def _wait(snapshot: ScheduleSnapshot, starts: Starts) -> _Told | None:
+def _wait(snapshot: ScheduleSnapshot, starts: Starts) -> _Found | None:
     """Return why the newest start was missed, or waits; None for neither."""
     spec, active = snapshot.scheduled.spec, _active(snapshot.runs)
     if starts.due is None:
@@ -145,11 +145,11 @@ def _wait(snapshot: ScheduleSnapshot, starts: Starts) -> _Told | None:
     return None
 
 
-def _scheduled() -> _Told:
+def _scheduled() -> _Found:
     return SchedulingReason.SCHEDULED, "runs start as scheduled"
 
 
-def _missed(moment: datetime, scheduled: ScheduledJob) -> _Told:
+def _missed(moment: datetime, scheduled: ScheduledJob) -> _Found:
     words = (
         f"the start at {format_time(moment)} was missed: it was more than "
         f"{scheduled.spec.starting_deadline_seconds} s ago (spec.startingDeadlineSeconds) when it "
@@ -186,9 +186,11 @@ def _after_start(snapshot: ScheduleSnapshot, starts: Starts, now: datetime) -> S
     return replace(plan, events=(event, *plan.events))
 
 
-def _finish(snapshot: ScheduleSnapshot, starts: Starts, told: _Told, now: datetime) -> SchedulePlan:
+def _finish(
+    snapshot: ScheduleSnapshot, starts: Starts, found: _Found, now: datetime
+) -> SchedulePlan:
     """Return the plan that starts nothing: the status, old Jobs, and when to look again."""
-    scheduled, (reason, message) = snapshot.scheduled, told
+    scheduled, (reason, message) = snapshot.scheduled, found
     old = scheduled.status.scheduling
     is_new = old is None or (old.reason, old.message) != (str(reason), message)
     waits = [LONGEST_WAIT_SECONDS]
@@ -201,19 +203,19 @@ def _finish(snapshot: ScheduleSnapshot, starts: Starts, told: _Told, now: dateti
         waits.append(1.0)
     event = ScheduleEvent(is_warning=reason in _WARNINGS, reason=reason, message=message)
     # The first condition says nothing new.
-    is_told = is_new and (old is not None or reason != SchedulingReason.SCHEDULED)
+    is_reported = is_new and (old is not None or reason != SchedulingReason.SCHEDULED)
     return SchedulePlan(
         deletions=deletions,
-        status=_next_status(snapshot, starts, told, now),
-        events=(event,) if is_told else (),
+        status=_next_status(snapshot, starts, found, now),
+        events=(event,) if is_reported else (),
         requeue_after=min(waits),
     )
 
 
 def _next_status(
-    snapshot: ScheduleSnapshot, starts: Starts, told: _Told, now: datetime
+    snapshot: ScheduleSnapshot, starts: Starts, found: _Found, now: datetime
 ) -> ScheduleStatus:
-    scheduled, (reason, message) = snapshot.scheduled, told
+    scheduled, (reason, message) = snapshot.scheduled, found
     status, old = scheduled.status, scheduled.status.scheduling
     is_working = reason in _WORKS
     is_flipped = old is None or old.status is not is_working
