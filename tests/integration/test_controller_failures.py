@@ -226,7 +226,7 @@ async def test_an_unreachable_node_within_the_limit_is_waited_for(kube_env, name
     behaviour = script(c=[TaskRun(after=go)])
     async with open_harness(kube_env, namespace, behaviour=behaviour, controller=False) as harness:
         await harness.start_controller(node_unreachable_grace_period_seconds=2)
-        await harness.apply(spec(failurePolicy={"maxFailedNodes": 1}))
+        await harness.apply(spec(failurePolicy={"maxFailedNodes": 1, "unreachableSeconds": 600}))
         await harness.wait_job(
             lambda s: (s.get("nodes") or {}).get("completed") == 2, "others done"
         )
