@@ -2,8 +2,8 @@
 
 Reasons are a retry, a failure on record, a task that printed the token and exited, and a pod of a
 former node of that name. With `completion.release` a completed node is one, too. With
-`failurePolicy.pods: Keep` a failure is none. In a rollout a node that is set aside gives up its
-place, and its pod is one: its task must not go on beside that of the next node.
+`failurePolicy.pods: Keep` a failure is none. In a rollout the pod of a node that is set aside
+is one: its task must not go on beside that of the next node.
 """
 
 from __future__ import annotations
