@@ -33,10 +33,11 @@ _POD_SPEC: Final = fields(
     imagePullSecrets=LIST,
 )
 _KEY_REFERENCE: Final = fields(name=STRING, key=STRING)
+_SCRIPT_FROM: Final = fields(configMapKeyRef=_KEY_REFERENCE, secretKeyRef=_KEY_REFERENCE)
 SPEC_SHAPE: Final = fields(
     image=STRING,
     script=STRING,
-    scriptFrom=fields(configMapKeyRef=_KEY_REFERENCE, secretKeyRef=_KEY_REFERENCE),
+    scriptFrom=_SCRIPT_FROM,
     hostExec=BOOLEAN,
     command=list_of(STRING),
     args=list_of(STRING),
@@ -63,6 +64,7 @@ SPEC_SHAPE: Final = fields(
     failurePolicy=fields(
         action=STRING,
         maxFailedNodes=number_or_percentage,
+        maxUnreachableNodes=number_or_percentage,
         rules=list_of(fields(exitCodes=list_of(NUMBER), action=STRING)),
         pods=STRING,
         unreachableSeconds=NUMBER,
@@ -78,4 +80,11 @@ SPEC_SHAPE: Final = fields(
     notify=NOTIFY_SHAPE,
     rollout=ROLLOUT_SHAPE,
     successPolicy=SUCCESS_POLICY_SHAPE,
+    rollback=fields(
+        image=STRING,
+        script=STRING,
+        scriptFrom=_SCRIPT_FROM,
+        command=list_of(STRING),
+        args=list_of(STRING),
+    ),
 )
