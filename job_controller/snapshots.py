@@ -10,6 +10,7 @@ from dataclasses import replace
 from daemonset_job.api.job import Job, JobKey
 from job_controller.caches import Caches
 from job_controller.core.settings import Settings
+from job_controller.core.state.known_numbers import with_known_numbers
 from job_controller.core.state.predecessors import CHAIN_LIMIT, Predecessor, newest_run
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.exclusive_runs import find_use
@@ -20,12 +21,14 @@ def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -
     daemon_set = caches.daemon_set(job.namespace, job.daemon_set_name)
     ours = daemon_set is not None and daemon_set.owner_uid == job.uid
     stop = settings.stop_message
+    reports = tuple(report for report in caches.reports_of(key) if report.job_uid == job.uid)
+    job = with_known_numbers(job, reports)
     return Snapshot(
         job=replace(job, stop_message=stop) if stop else job,
         daemon_set=daemon_set,
         pods=caches.pods_of(daemon_set) if daemon_set and ours else (),
         nodes=caches.nodes(),
-        reports=tuple(report for report in caches.reports_of(key) if report.job_uid == job.uid),
+        reports=reports,
         predecessors=find_predecessors(caches, job),
         other_use=find_use(caches, job),
         owned_jobs=caches.jobs_owned_by(job),

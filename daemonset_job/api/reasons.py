@@ -422,6 +422,10 @@ class EventReason(Reason):
         "NothingToRetry",
         "A retry was requested, and no node has failed or waits in a back-off.",
     )
+    RERUN_IGNORED = (
+        "RerunIgnored",
+        "A rerun request is too long, or names nodes that the Job does not have.",
+    )
     NODES_ADDED = "NodesAdded", "`Complete` becomes false: `spec.nodes` selects further nodes."
     TASK_EXITED = (
         "TaskExited",
