@@ -19,14 +19,14 @@ from job_controller.exclusive_runs import find_use
 def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -> Snapshot:
     """Return all that the caches hold about a Job."""
     daemon_set = caches.daemon_set(job.namespace, job.daemon_set_name)
-    ours = daemon_set is not None and daemon_set.owner_uid == job.uid
+    ours = daemon_set if daemon_set is not None and daemon_set.owner_uid == job.uid else None
     stop = settings.stop_message
     reports = tuple(report for report in caches.reports_of(key) if report.job_uid == job.uid)
-    job = with_known_numbers(job, reports)
+    job = with_known_numbers(job, reports, ours)
     return Snapshot(
         job=replace(job, stop_message=stop) if stop else job,
         daemon_set=daemon_set,
-        pods=caches.pods_of(daemon_set) if daemon_set and ours else (),
+        pods=caches.pods_of(ours) if ours is not None else (),
         nodes=caches.nodes(),
         reports=reports,
         predecessors=find_predecessors(caches, job),

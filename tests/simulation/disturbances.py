@@ -349,7 +349,11 @@ def _rerun(world: World, d: Disturbance) -> None:
 def _lose_status(world: World, d: Disturbance) -> None:
     """Remove a field of a Job's status, `what`, or all of it, as a backup without status does."""
     if (job := _job(world, d)) is not None:
-        kept = {key: value for key, value in job["status"].items() if d.what not in {"", key}}
+        kept = {
+            key: value
+            for key, value in (job.get("status") or {}).items()
+            if d.what not in {"", key}
+        }
         world.server.set_status(USER, JOBS, job, kept)
 
 

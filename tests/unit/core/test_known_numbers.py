@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.numbered import newest_numbered
@@ -34,7 +35,7 @@ def test_the_newest_is_that_with_the_highest_number(found: tuple[str, ...], newe
 def known(cluster: SampleCluster, *records: NodeRecord) -> Job:
     """Return the Job with what its report has, which has these records of nodes."""
     status = ReportStatus(node_states={f"n{n}": record for n, record in enumerate(records)})
-    return with_known_numbers(cluster.job, [replace(cluster.report(), status=status)])
+    return with_known_numbers(cluster.job, [replace(cluster.report(), status=status)], None)
 
 
 def recorded(state: NodeState, revision: str = "", **more: Any) -> NodeRecord:
@@ -89,7 +90,14 @@ def test_a_rerun_that_the_status_has_lost_is_no_new_one() -> None:
     assert job.rerun.id == "4"
 
 
+def test_the_daemon_set_has_the_revision_that_no_node_has_begun() -> None:
+    cluster = standing("a")
+    applied = replace(cluster.daemon_set(), annotations={names.ANNOTATION_REVISION: "8-other"})
+    job = with_known_numbers(cluster.job, [], applied)
+    assert job.revision == f"9-{job.revision_hash}"
+
+
 def test_other_jobs_and_jobs_without_a_report_stay_as_they_are() -> None:
     once, without = make_cluster("a"), standing("a")
     assert known(once) is once.job
-    assert with_known_numbers(without.job, []) is without.job
+    assert with_known_numbers(without.job, [], None) == without.job
