@@ -341,8 +341,9 @@ def test_a_host_script_runs_again_when_it_has_changed_and_only_then(
 
 
 @pytest.mark.parametrize(("end", "code"), [("exit 42", 42), ("kill -KILL $$", 137)])
-def test_the_end_of_a_host_script_is_recorded(cluster, namespace, host_script, end, code):
-    directory, _ = host_script
+def test_a_host_script_that_fails_is_started_once(cluster, namespace, host_script, end, code):
+    """With backoffLimit 0, although the kubelet starts its container again."""
+    directory, file = host_script
     with (directory / "host-facts.sh").open("a") as script:
         script.write(f"echo ends here\n{end}\n")
     job = yaml.safe_load((directory / "job.yaml").read_text())
@@ -359,6 +360,7 @@ def test_the_end_of_a_host_script_is_recorded(cluster, namespace, host_script, e
         return int(state(cluster, namespace, "host-script", cluster.nodes[0])["exitCode"])
 
     assert eventually(recorded, 90, "all nodes have failed") == code
+    consistently(lambda: runs(cluster, file) == {1}, 5, "each node has started it once")
 
 
 def test_a_host_script_that_is_at_work_is_a_process_of_the_host(cluster, namespace, host_script):

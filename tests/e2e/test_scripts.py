@@ -151,11 +151,16 @@ def test_a_script_whose_object_is_deleted_is_waited_for_on_a_node_that_joins(
 
 @pytest.mark.parametrize("mode", ["Log", "Exit"])
 def test_on_the_host_the_programs_and_files_are_those_of_the_node(cluster, namespace, folder, mode):
-    """It writes what it sees: namespaces, name of the host, its own user, the empty input."""
+    """It writes what it sees: namespaces, name of the host, its own user, the empty input.
+
+    It looks for credentials in its container, too, and finds none.
+    """
     seen = "readlink /proc/self/ns/mnt /proc/self/ns/net /proc/self/ns/uts; hostname; id -u"
     script = f"""#!/bin/bash
 set -eu
 test -s "$CONTAINER_ROOT/task.d/script"
+test ! -e "$CONTAINER_ROOT/run/secrets/kubernetes.io"
+test ! -e "$CONTAINER_ROOT/var/run/secrets/kubernetes.io"
 touch "$DAEMONSET_JOB_STATE/mine"
 mkdir -p {folder}
 {{ {seen}; wc -c; }} > {folder}/seen

@@ -105,6 +105,10 @@ REFUSED = {
         on_host(initContainers=[TASK | {"securityContext": {"privileged": False}}]),
         "spec.template.spec.initContainers must not take privileged from job-container with",
     ),
+    "an annotation of the system on the pods": (
+        template(metadata={"annotations": {"daemonset.darkowlzz.space/revision": "5-x"}}),
+        "spec.template.metadata.annotations must not set daemonset.darkowlzz.space/…: they say",
+    ),
     "empty image": ({"image": ""}, "spec.image must be one image reference without blanks"),
     "image with a blank": ({"image": "a b"}, "spec.image must be one image reference"),
     "image with a line break": ({"image": "a\nb"}, "spec.image must be one image reference"),

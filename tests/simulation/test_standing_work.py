@@ -2,6 +2,7 @@
 
 import pytest
 
+from daemonset_job.api import names
 from tests.simulation import node_mutants as mutants
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
@@ -100,6 +101,12 @@ def test_a_status_that_is_lost_loses_no_number(disturbances, times):
     # A user who removes conditions breaks the conventions.
     assert found.kinds <= {"conventions"}
     assert starts(found.trace, "n1") == times
+
+
+@pytest.mark.parametrize("spec", [SPEC, {"image": "example/task:1"}], ids=["stays", "once"])
+def test_a_revision_in_the_template_is_not_that_of_a_pod(spec):
+    template = {"metadata": {"annotations": {names.ANNOTATION_REVISION: "5-other"}}}
+    assert not simulate(schedule(spec={**spec, "template": template})).violations
 
 
 @pytest.mark.parametrize("mutant", [mutants.ignores_rerun_requests, mutants.repeats_reruns])
