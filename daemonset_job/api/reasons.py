@@ -55,6 +55,10 @@ class ProgressingReason(Reason):
             "large; the message says what to change."
         ),
     )
+    TEMPLATE_CONFLICT = (
+        "TemplateConflict",
+        "By a field of `spec.template` the script would not run, or not on the host.",
+    )
     SPEC_TOO_LARGE = "SpecTooLarge", "The spec without `spec.nodes` has more than 64 KiB as JSON."
     TOO_MANY_NODE_SELECTOR_TERMS = (
         "TooManyNodeSelectorTerms",

@@ -21,9 +21,7 @@ from daemonset_job.api.states import NodeState
 _BEGUN = frozenset({NodeState.COMPLETED, NodeState.FAILED})
 
 
-def with_known_numbers(
-    job: Job, reports: Sequence[JobReport], daemon_set: DaemonSet | None
-) -> Job:
+def with_known_numbers(job: Job, reports: Sequence[JobReport], daemon_set: DaemonSet | None) -> Job:
     """Return the Job with the newest revision and rerun request in what belongs to it.
 
     These are its DaemonSet and the reports of its run. A record of a node that has not begun is
