@@ -94,7 +94,9 @@ async def find_near(client: KubeClient, namespace: str, name: str) -> str:
     with suppress(KubeError):
         what = f"metadata.name={name}"
         page = await client.list(JOBS, field_selector=what, metadata_only=True)
-        others = [str((raw.get("metadata") or {}).get("namespace")) for raw in page["items"][:3]]
+        # An empty list of metadata only is null.
+        found = [raw.get("metadata") or {} for raw in page.get("items") or ()]
+        others = [str(meta.get("namespace")) for meta in found[:3]]
         if others:
             return f"There is one in namespace {' and in '.join(others)}: add -n {others[0]}"
     return f"List those that exist: kubectl dsjob list -n {namespace}"

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kubectl_dsjob.options import Context, Kubeconfig, Namespace, OutputOption, app
+from kubectl_dsjob.options import Context, Kubeconfig, Namespace, OutputOption, app, examples
 from kubectl_dsjob.outputs import Output
 
 
@@ -21,7 +21,25 @@ class BuilderName(StrEnum):
     BUILDAH = "buildah"
 
 
-@app.command(epilog="Example: kubectl dsjob bundle ./fix --tag registry.example.com/fix --push")
+@app.command(
+    epilog=examples(
+        (
+            "Build and push an image, and run it",
+            (
+                "kubectl dsjob bundle ./fix --tag registry.example.com/fix --push > job.yaml && "
+                "kubectl apply -f job.yaml"
+            ),
+        ),
+        (
+            "Only check the scripts, and write a Dockerfile",
+            "kubectl dsjob bundle ./fix --write ./image",
+        ),
+        (
+            "Run it again after each change",
+            "kubectl dsjob bundle ./fix --watch --load 'kind load image-archive'",
+        ),
+    )
+)
 def bundle(
     folder: Annotated[Path, typer.Argument(help="The folder of the scripts.", metavar="DIR")],
     arguments: Annotated[

@@ -6,21 +6,38 @@ from typing import Annotated
 
 import typer
 
-from kubectl_dsjob.options import Context, Kubeconfig, Name, Namespace, OutputOption, app
+from kubectl_dsjob.options import (
+    Context,
+    Kubeconfig,
+    Name,
+    Namespace,
+    OutputOption,
+    app,
+    examples,
+)
 from kubectl_dsjob.outputs import Output
 
 
-@app.command(epilog="Example: kubectl dsjob approve sweep")
+@app.command(
+    epilog=examples(
+        ("The step that waits", "kubectl dsjob approve sweep"),
+        ("Step 2, before it is done", "kubectl dsjob approve sweep --step 2"),
+    )
+)
 def approve(
     name: Name,
     step: Annotated[
-        int | None, typer.Option(help="The step, if it does not wait yet.", min=1)
+        int | None, typer.Option(metavar="NUMBER", help="The step, if it does not wait yet.", min=1)
     ] = None,
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Approve the step of a rollout that waits for a person."""
+    """Approve the step of a rollout that waits for a person.
+
+    `kubectl dsjob status NAME` says whether a step waits, and for what. The report keeps who
+    approved it.
+    """
     from kubectl_dsjob import edge, rollout_writing
     from kubectl_dsjob.target import Target
 
@@ -28,11 +45,14 @@ def approve(
     edge.run(lambda: rollout_writing.approve(target, name, step))
 
 
-@app.command(epilog="Example: kubectl dsjob promote sweep")
+@app.command(epilog=examples(("Go on without waiting", "kubectl dsjob promote sweep")))
 def promote(
     name: Name, namespace: Namespace = "", context: Context = "", kubeconfig: Kubeconfig = ""
 ) -> None:
-    """Leave out the remaining soaks and approvals of a rollout."""
+    """Leave out the remaining soaks and approvals of a rollout.
+
+    The order of the nodes, the number at a time and the checks stay in force.
+    """
     from kubectl_dsjob import edge, rollout_writing
     from kubectl_dsjob.target import Target
 
@@ -40,15 +60,23 @@ def promote(
     edge.run(lambda: rollout_writing.promote(target, name))
 
 
-@app.command(epilog="Example: kubectl dsjob abort sweep --reason 'the disks fill up'")
+@app.command(
+    epilog=examples(
+        ("End it, and say why", "kubectl dsjob abort sweep --reason 'the disks fill up'")
+    )
+)
 def abort(
     name: Name,
-    reason: Annotated[str, typer.Option(help="Why; the report keeps it.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; the report keeps it.")] = "",
     namespace: Namespace = "",
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """End a run for good: no further node starts, and no retry revives it."""
+    """End a run for good: no further node starts, and no retry revives it.
+
+    Tasks at work finish; with failurePolicy.pods Delete they are stopped. The run has failed, and
+    its report keeps the reason.
+    """
     from kubectl_dsjob import edge, rollout_writing
     from kubectl_dsjob.target import Target
 
@@ -56,7 +84,12 @@ def abort(
     edge.run(lambda: rollout_writing.abort(target, name, reason))
 
 
-@app.command(epilog="Example: kubectl dsjob plan sweep")
+@app.command(
+    epilog=examples(
+        ("A row for each step, and one for the rest", "kubectl dsjob plan sweep"),
+        ("The plan, then the run", "kubectl dsjob plan sweep && kubectl dsjob resume sweep"),
+    )
+)
 def plan(
     name: Name,
     output: OutputOption = Output.TABLE,
@@ -64,7 +97,11 @@ def plan(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Show which nodes a suspended Job would run on, in which order and batches."""
+    """Show which nodes a suspended Job would run on, in which order and batches.
+
+    A Job with spec.rollout that is applied with suspend: true has a plan, and runs nothing until
+    it is resumed.
+    """
     from kubectl_dsjob import edge, rollout_reading
     from kubectl_dsjob.target import Target
 

@@ -6,17 +6,24 @@ from typing import Annotated
 
 import typer
 
-from kubectl_dsjob.options import Context, Kubeconfig, app
+from kubectl_dsjob.options import Context, Kubeconfig, app, examples
 
 SystemNamespace = Annotated[
-    str, typer.Option("--system-namespace", help="The namespace that the system is installed in.")
+    str, typer.Option("--system-namespace", metavar="NAME", help="The namespace of the system.")
 ]
 _SYSTEM = "daemonset-job-system"
 
 
-@app.command("stop-all", epilog="Example: kubectl dsjob stop-all --reason 'bad kernel, see #421'")
+@app.command(
+    "stop-all",
+    epilog=examples(
+        ("Stop them, and say why", "kubectl dsjob stop-all --reason 'bad kernel, see #421'")
+    ),
+)
 def stop_all(
-    reason: Annotated[str, typer.Option(help="What the conditions of all Jobs say.")] = "",
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the conditions of all Jobs say.")
+    ] = "",
     system_namespace: SystemNamespace = _SYSTEM,
     context: Context = "",
     kubeconfig: Kubeconfig = "",
@@ -29,7 +36,7 @@ def stop_all(
     edge.run(lambda: stopping.stop_all(target, system_namespace, reason))
 
 
-@app.command("resume-all", epilog="Example: kubectl dsjob resume-all")
+@app.command("resume-all", epilog=examples(("Let them go on", "kubectl dsjob resume-all")))
 def resume_all(
     system_namespace: SystemNamespace = _SYSTEM, context: Context = "", kubeconfig: Kubeconfig = ""
 ) -> None:

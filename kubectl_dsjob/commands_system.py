@@ -13,6 +13,7 @@ from kubectl_dsjob.options import (
     Namespace,
     OutputOption,
     app,
+    examples,
 )
 from kubectl_dsjob.outputs import Output
 
@@ -22,7 +23,12 @@ SystemNamespace = Annotated[
 ]
 
 
-@app.command(epilog="Example: kubectl dsjob doctor -A")
+@app.command(
+    epilog=examples(
+        ("With the Jobs of all namespaces", "kubectl dsjob doctor -A"),
+        ("For a script", "kubectl dsjob doctor -o json"),
+    )
+)
 def doctor(
     everywhere: AllNamespaces = False,
     stuck_after: Annotated[
@@ -76,7 +82,12 @@ Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the pro
 Limit = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait.")]
 
 
-@app.command(epilog="Example: kubectl dsjob install --image-prefix registry.example.com/team")
+@app.command(
+    epilog=examples(
+        ("With your images", "kubectl dsjob install --image-prefix registry.example.com/team"),
+        ("Read the manifests, and apply nothing", "kubectl dsjob install -o yaml"),
+    )
+)
 def install(
     components: Components = None,
     image_prefix: ImagePrefix = "",
@@ -113,7 +124,12 @@ def install(
     edge.run(lambda: installing.install(target, wish))
 
 
-@app.command(epilog="Example: kubectl dsjob upgrade --dry-run")
+@app.command(
+    epilog=examples(
+        ("Say what would change", "kubectl dsjob upgrade --dry-run"),
+        ("Upgrade, and wait until it is ready", "kubectl dsjob upgrade"),
+    )
+)
 def upgrade(
     components: Components = None,
     image_prefix: ImagePrefix = "",
@@ -143,7 +159,12 @@ def upgrade(
     edge.run(lambda: installing.upgrade(target, wish))
 
 
-@app.command(epilog="Example: kubectl dsjob uninstall --dry-run")
+@app.command(
+    epilog=examples(
+        ("Say what would be deleted", "kubectl dsjob uninstall --dry-run"),
+        ("Delete it, and leave the reports", "kubectl dsjob uninstall"),
+    )
+)
 def uninstall(
     delete_reports: Annotated[
         bool, typer.Option("--delete-reports", help="Delete the CRDs, and with them all reports.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from kubectl_dsjob.options import (
     Context,
@@ -20,7 +22,22 @@ from kubectl_dsjob.options import (
 from kubectl_dsjob.outputs import DryRun, Output
 
 
+class _Run(TyperCommand):
+    """Takes `--nodes -l role=edge` for `--nodes role=edge`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the arguments that are no options, as typer does."""
+        end = args.index("--") if "--" in args else len(args)
+        kept = [
+            word
+            for word, following in pairwise([*args[:end], ""])
+            if word != "--nodes" or following not in ("-l", "--selector")
+        ]
+        return list(super().parse_args(ctx, [*kept, *args[end:]]))
+
+
 @app.command(
+    cls=_Run,
     epilog=examples(
         (
             "Remove a directory of every node, and follow it",

@@ -24,6 +24,17 @@ class _Group(TyperGroup):
         names = super().list_commands(ctx)
         return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option --help with a default that is a bool.
+
+        typer imports pydantic, some 100 ms, to convert any other default: also before the help of
+        a command.
+        """
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.default = False
+        return option
+
 
 app = typer.Typer(
     name="kubectl dsjob",

@@ -13,7 +13,7 @@ from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.run_view import NAME_LIMIT
 from kubectl_dsjob.target import Target
 
-_HEADER = ["step", "nodes", "names"]
+_HEADER = ["STEP", "NODES", "NAMES"]
 
 
 async def plan(target: Target, name: str, output: Output) -> Answer:

@@ -7,10 +7,13 @@ one more Job puts the files on the nodes, and another one checks whether they ar
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hack.devcluster import cluster, load, shell
@@ -29,6 +32,8 @@ LOOK_SECONDS = 0.3
 PUT = "mkdir -p /tmp/foo && hostname > /tmp/foo/left-behind && touch /tmp/kept"
 LOOK = "ls -d /tmp/foo /tmp/kept 2>/dev/null || true"
 CLEAN = "rm -f /tmp/kept"
+PROGRAMS = Path(sys.executable).parent
+TRY = f"kubectl dsjob run hello --exit --image {TASK_IMAGE} --command -- uname -r"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,8 @@ def run(paths: Paths) -> None:
         show(_indented((paths.root / SAMPLE).read_text()))
         started = time.monotonic()
         kubectl("apply", "-n", NAMESPACE, "-f", paths.root / SAMPLE)
-        _follow(kubectl, nodes.names)
+        _plugin(kubectl, "status", JOB, "--watch")
+        _wait(kubectl, f"dsj/{JOB}")
         took = time.monotonic() - started
 
         say("\n3. What is left")
@@ -61,10 +67,9 @@ def run(paths: Paths) -> None:
         _say_looks(looks)
         _check_nodes(looks)
         nodes.run(CLEAN)
-        _wait_until_gone(kubectl)
+        _wait(kubectl, "daemonset,pod", "-l", f"job={JOB}")
         say("   Job, DaemonSet and pods: gone. The record stays:")
-        table = kubectl("get", "jobreports", "-n", NAMESPACE)
-        show(_indented(table))
+        _plugin(kubectl, "report", JOB)
         _check_report(kubectl, nodes.names)
         say(f"\nDone: /tmp/foo is gone from {len(nodes.names)} nodes, {took:.1f} s from apply.")
     _say_next(paths)
@@ -74,47 +79,29 @@ def _say_next(paths: Paths) -> None:
     """Say what to try next; with-cluster knows whether the cluster goes on running."""
     if os.environ.get("DEVCLUSTER_STAYS", "1") == "1":
         say(f"\nThe cluster keeps running. Try:\n  export KUBECONFIG={paths.kubeconfig}")
-        say("  kubectl explain dsj.spec")
+        say(f"  export PATH={PROGRAMS}:$PATH      # has kubectl-dsjob")
+        say(f"  {TRY}")
         say("  kubectl apply -f examples/03-selected-nodes/job.yaml && kubectl get dsj -w")
         say("  make cluster-down      # when you have seen enough")
     else:
         say("\nTry `make demo KEEP=1` to keep the cluster, then examples/ and docs/tutorial/.")
 
 
-def _follow(kubectl: Kubectl, names: Sequence[str]) -> None:
-    """Say what happens on each node until the Job is gone."""
-    told: dict[str, str] = {}
-    started = time.monotonic()
-    while True:
-        gone = not kubectl.exists("dsj", JOB, "-n", NAMESPACE)
-        for name, state in sorted(_states(kubectl).items()):
-            if told.get(name) != state:
-                told[name] = state
-                say(f"   {time.monotonic() - started:5.1f} s  {name:<28} {state}")
-        if gone:
-            break
-        if time.monotonic() - started > LIMIT_SECONDS:
-            words = kubectl("describe", "dsj", JOB, "-n", NAMESPACE)
-            raise DevclusterError(f"the Job is not done within {LIMIT_SECONDS} s:\n{words}")
-        time.sleep(LOOK_SECONDS)
-    say(f"   {time.monotonic() - started:5.1f} s  every node is done: the Job has deleted itself")
-    missing = sorted(name for name in names if told.get(name) != "completed")
-    if missing:
-        raise DevclusterError(f"the Job is gone, but not recorded as done: {', '.join(missing)}")
-
-
-def _states(kubectl: Kubectl) -> dict[str, str]:
-    """Return a word for each node: from the pods, and, above them, from the ledger."""
-    states: dict[str, str] = {}
-    for pod in kubectl.items("pods", "-n", NAMESPACE, "-l", f"job={JOB}"):
-        node = pod["spec"].get("nodeName")
-        if node and "deletionTimestamp" not in pod["metadata"]:
-            states[node] = f"pod {pod['status'].get('phase', 'Pending').lower()}"
-    for report in _reports(kubectl, JOB):
-        for node, evidence in (report.get("evidence") or {}).items():
-            if evidence.get("completedAt"):
-                states[node] = "completed"
-    return states
+def _plugin(kubectl: Kubectl, verb: str, *arguments: str) -> None:
+    """Run kubectl dsjob as its user does: on the terminal that the demo has, if it has one."""
+    command = (verb, *arguments, "-n", NAMESPACE)
+    say(f"   $ kubectl dsjob {' '.join(command)}")
+    try:
+        done = subprocess.run(
+            [PROGRAMS / "kubectl-dsjob", *command, "--kubeconfig", kubectl.config],
+            check=False,
+            timeout=LIMIT_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        words = kubectl("describe", "dsj", JOB, "-n", NAMESPACE)
+        raise DevclusterError(f"no end of the Job within {LIMIT_SECONDS} s:\n{words}") from None
+    if done.returncode != 0:
+        raise DevclusterError(f"kubectl dsjob {verb} {JOB}: exit code {done.returncode}")
 
 
 def _reports(kubectl: Kubectl, job: str) -> list[dict[str, Any]]:
@@ -122,11 +109,10 @@ def _reports(kubectl: Kubectl, job: str) -> list[dict[str, Any]]:
     return [report for report in found if report["spec"]["job"]["name"] == job]
 
 
-def _wait_until_gone(kubectl: Kubectl) -> None:
-    kubectl(
-        "wait", "--for=delete", "daemonset,pod", "-l", f"job={JOB}", "-n", NAMESPACE,
-        "--timeout=60s", timeout_seconds=70,
-    )  # fmt: skip
+def _wait(kubectl: Kubectl, *what: str) -> None:
+    """Wait until objects of the demo are deleted."""
+    arguments = ("wait", "--for=delete", *what, "-n", NAMESPACE, "--timeout=60s")
+    kubectl(*arguments, timeout_seconds=70)
 
 
 def _check_nodes(looks: Mapping[str, str]) -> None:
@@ -211,7 +197,7 @@ def _run_job(kubectl: Kubectl, script: str, names: Sequence[str]) -> dict[str, s
                     command = ("touch", "/basetarget/.demo-seen")
                     kubectl("exec", pod_name, "-n", NAMESPACE, "--", *command)
         time.sleep(LOOK_SECONDS)
-    kubectl("wait", "--for=delete", f"dsj/{name}", "-n", NAMESPACE, "--timeout=60s")
+    _wait(kubectl, f"dsj/{name}")
     return printed
 
 

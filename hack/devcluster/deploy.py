@@ -14,7 +14,7 @@ from hack.devcluster.settings import Paths
 
 NAMESPACE = "daemonset-job-system"
 DEPLOYMENT = "daemonset-job-controller"
-CRDS = ("jobs", "jobreports")
+CRDS = ("jobs", "jobreports", "scheduledjobs")
 GROUP = "daemonset.darkowlzz.space"
 WAIT_SECONDS = 120
 FIRST_EXAMPLE = "examples/01-cleanup/job.yaml"

@@ -39,14 +39,14 @@ class Kubectl:
     def __init__(self, paths: Paths, config: Path | None = None) -> None:
         """Use `config`, or the kubeconfig in use."""
         self._program = find(paths)
-        self._config = config or kubeconfig(paths)
+        self.config = config or kubeconfig(paths)
 
     def __call__(
         self, *arguments: str | Path, stdin: str | None = None, timeout_seconds: float = 60
     ) -> str:
         """Run kubectl and return its output; raise StepFailedError with its error."""
         return shell.output(
-            [self._program, f"--kubeconfig={self._config}", *arguments],
+            [self._program, f"--kubeconfig={self.config}", *arguments],
             stdin=stdin,
             timeout_seconds=timeout_seconds,
         )

@@ -1,15 +1,12 @@
 """kubectl dsjob on real nodes: as a plugin that kubectl itself finds and starts."""
 
-import os
 import shlex
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.cluster import TASK_IMAGE, eventually
 from tests.e2e.jobs import GO
+from tests.e2e.plugin import Plugin
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -17,37 +14,9 @@ RULE = "-" * 16
 
 
 @pytest.fixture
-def dsjob(cluster, namespace):
-    """Start `kubectl dsjob ARGS` in the test's namespace."""
-    programs = Path(sys.executable).parent
-    assert (programs / "kubectl-dsjob").exists(), "install the project: make venv"
-    paths = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": paths, "KUBECONFIG": cluster.kubeconfig}
-
-    def start(verb, *args):
-        command = ["kubectl", "dsjob", verb, "-n", namespace, *args]
-        return subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    return start
-
-
-@pytest.fixture
-def run(dsjob):
-    """Run `kubectl dsjob ARGS` to its end."""
-
-    def call(*args):
-        process = dsjob(*args)
-        data, words = process.communicate(timeout=180)
-        return subprocess.CompletedProcess(process.args, process.returncode, data, words)
-
-    return call
+def run(cluster, namespace):
+    """Run `kubectl dsjob ARGS` in the test's namespace."""
+    return Plugin(cluster.kubeconfig, namespace)
 
 
 def script_of(tmp_path, text):
@@ -71,7 +40,7 @@ def test_run_does_the_work_and_its_report_has_each_node(cluster, namespace, run,
 
 
 def test_logs_of_all_nodes_are_printed_grouped_and_followed(
-    cluster, namespace, run, dsjob, folder, tmp_path
+    cluster, namespace, run, folder, tmp_path
 ):
     odd, *others = cluster.nodes
     lines = "printf '\\033[31mhot\\033[0m\\n'; echo common"
@@ -90,7 +59,7 @@ def test_logs_of_all_nodes_are_printed_grouped_and_followed(
     assert f"({len(others)} nodes)" in shown[1]
     assert run("logs", "talk", "--node", odd, "--tail", "1").stdout == f"{odd}: odd\n"
 
-    follower = dsjob("logs", "talk", "-f", "--no-prefix")
+    follower = run.start("logs", "talk", "-f", "--no-prefix")
     before = [follower.stdout.readline() for _ in range(2 * len(cluster.nodes) + 1)]
     assert sorted(before) == sorted(["hot\n", "common\n"] * len(cluster.nodes) + ["odd\n"])
     cluster.on_all_nodes(f"touch {folder}/go")

@@ -11,7 +11,7 @@ import time
 import pytest
 import yaml
 
-from tests.integration.jobs import API_VERSION
+from tests.integration.jobs import API_VERSION, job
 from tests.integration.kube_env import ROOT
 
 COUNTS = {"desired": 2, "waiting": 0, "active": 0, "completed": 1, "failed": 1, "unreachable": 0}
@@ -168,6 +168,17 @@ def test_pause_resume_retry_and_rerun_write_what_kubectl_would(dsjob, kube_env, 
     add_report(kube_env, namespace, "uid-1", finished())
     assert dsjob("rerun", "sweep").returncode == 0
     assert kube_env.get("dsj", "sweep", namespace)["spec"]["image"] == "example/task:v1"
+
+
+def test_a_rerun_of_a_continuous_job_names_its_nodes(dsjob, kube_env, namespace):
+    spec = {"image": "i:v1", "completion": {"policy": "Continuous"}}
+    kube_env.apply(job(namespace, spec, name="agent"))
+    assert dsjob("rerun", "agent", "--node", "n1", "--node", "n2").returncode == 0
+    annotations = kube_env.get("dsj", "agent", namespace)["metadata"]["annotations"]
+    assert annotations["daemonset.darkowlzz.space/rerun"].startswith("n1,n2@")
+    assert dsjob("rerun", "agent").returncode == 0
+    annotations = kube_env.get("dsj", "agent", namespace)["metadata"]["annotations"]
+    assert annotations["daemonset.darkowlzz.space/rerun"].startswith("*@")
 
 
 def test_without_a_cluster_the_error_is_a_sentence(dsjob, tmp_path):

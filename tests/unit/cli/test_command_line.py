@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from daemonset_job.kube.client.errors import (
     ConfigurationError,
@@ -127,6 +128,26 @@ def test_options_that_exclude_each_other_are_a_usage_error(wish):
         build_job(wish, "cli")
     assert caught.value.code == 2
     assert caught.value.way_out
+
+
+@pytest.mark.parametrize(
+    "words", [("--nodes", "role=edge"), ("-l", "role=edge"), ("--nodes", "-l", "role=edge")]
+)
+def test_nodes_are_chosen_by_labels_in_each_form(words):
+    command = [sys.executable, "-m", "kubectl_dsjob.main", "run", "x", "--image", "i", *words]
+    last = ["-n", "cli", "--dry-run=client", "--", "--nodes", "-l"]
+    done = subprocess.run([*command, *last], capture_output=True, text=True, cwd=ROOT, check=False)
+    spec = yaml.safe_load(done.stdout)["spec"]
+    assert spec["nodes"] == {"selector": {"matchLabels": {"role": "edge"}}}
+    assert spec["args"] == ["--nodes", "-l"]
+
+
+@pytest.mark.parametrize("words", [(), ("--",), ("--nodes",)])
+def test_too_few_words_are_a_usage_error(words):
+    command = [sys.executable, "-m", "kubectl_dsjob.main", "run", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("text", ["", "role", "role!=edge", "a==b", "a=b,,c=d"])
