@@ -184,6 +184,23 @@ def team_a(cluster: RealCluster) -> Iterator[None]:
         cluster.kubectl("delete", "namespace", "team-a")
 
 
+@contextmanager
+def service_conf(cluster: RealCluster) -> Iterator[None]:
+    """The second node has a lower limit. The file of each node is as it was, on none is a copy."""
+    folder = "/etc/example-service"
+    second = sorted(cluster.nodes)[1]
+    cluster.on_all_nodes(
+        f"mkdir -p {folder}; echo workers=8 > {folder}/service.conf; echo 64 > {folder}/limit"
+    )
+    try:
+        cluster.on_node(second, f"echo 16 > {folder}/limit")
+        yield
+        found = cluster.on_all_nodes(f"cd {folder}; ls; cat service.conf")
+        assert set(found.values()) == {"limit\nservice.conf\nworkers=8\n"}
+    finally:
+        cluster.on_all_nodes(f"rm -rf {folder}")
+
+
 SURROUNDINGS: dict[str, Surroundings] = {
     "README.md": old_cache,
     "docs/tutorial/first-run.md": first_run,
@@ -194,6 +211,7 @@ SURROUNDINGS: dict[str, Surroundings] = {
     "docs/how-to/nodes-that-join.md": two_workers,
     "docs/how-to/one-node-first.md": first_and_rest,
     "docs/how-to/retry-and-rerun.md": permit,
+    "docs/how-to/roll-back.md": service_conf,
     "docs/how-to/run-on-the-host.md": journal,
     "docs/how-to/script-from-a-configmap.md": app_logs,
     "docs/how-to/set-a-sysctl.md": max_map_count,

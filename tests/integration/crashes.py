@@ -124,7 +124,7 @@ async def _outcome(found: Harness) -> Outcome:
 # What differs from run to run; that it is there is compared all the same.
 _VARIABLE = {
     "uid", "nodeUID", "podUID", "pod", "completedAt", "startedAt", "finishedAt", "startTime",
-    "completionTime", "lastTransitionTime", "timeline", "time", "turnAt",
+    "completionTime", "failedAt", "lastTransitionTime", "timeline", "time", "turnAt", "reports",
 }  # fmt: skip
 # Left out when it is 0.
 _DURATIONS = {"durationSeconds"}

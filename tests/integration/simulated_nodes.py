@@ -226,6 +226,8 @@ class SimulatedNodes:
         nodes = await self._list(NODES, None, label_selector=f"{OWNER_LABEL}={self.id}")
         self._bury({uid(pod) for pod in pods}, namespace)
         if self.collects_garbage:
+            owned = [job for job in jobs if owner_kind(job) == "Job"]
+            await self._collect(JOBS, owned, {uid(job) for job in jobs})
             await self._collect(DAEMON_SETS, sets, {uid(job) for job in jobs})
             await self._collect(PODS, pods, {uid(found) for found in sets})
         for found in sets:
@@ -349,6 +351,12 @@ class SimulatedNodes:
                 for task in life.tasks:
                     task.cancel()
                 del self._lives[pod_uid]
+
+
+def owner_kind(raw: Mapping[str, Any]) -> str:
+    """Return the kind of the first owner of an object, "" without one."""
+    owners = raw["metadata"].get("ownerReferences") or ()
+    return owners[0]["kind"] if owners else ""
 
 
 def uid(raw: Mapping[str, Any]) -> str:

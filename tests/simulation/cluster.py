@@ -71,7 +71,10 @@ class ClusterModel:
             elif old is None or old["spec"] is not new["spec"]:
                 self._touch(raw)
         elif plural == JOBS and new is None:
-            self._collect(DAEMON_SETS, raw["metadata"]["uid"])
+            for owned in (DAEMON_SETS, JOBS):
+                self._collect(owned, raw["metadata"]["uid"])
+        elif plural == JOBS and old is None and is_orphan(raw, self._has_job):
+            self._collect(JOBS, controller_of(raw))
         elif plural == NODES:
             self._node_changed(write)
 

@@ -53,6 +53,7 @@ from tests.simulation.client import Client
 from tests.simulation.node_mutants import NODE_MUTANTS
 from tests.simulation.process import Decide
 from tests.simulation.record_mutants import RECORD_MUTANTS, Mutant
+from tests.simulation.rollback_mutants import ROLLBACK_MUTANTS
 from tests.simulation.server import Raw
 from tests.simulation.start_mutants import START_MUTANTS
 
@@ -502,5 +503,6 @@ MUTANTS: dict[str, Mutant] = {
         *START_MUTANTS,
         *NODE_MUTANTS,
         *RECORD_MUTANTS,
+        *ROLLBACK_MUTANTS,
     )
 }

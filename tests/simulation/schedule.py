@@ -6,6 +6,7 @@ watches and requests are not in the list: they are drawn from the seed during th
 that is `calm`, they are all short.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +14,8 @@ from daemonset_job.api.report import NODES_PER_SHARD
 from tests.simulation.server import Raw
 
 FAILURE_TOKEN = "no good"
+# The end of the name of a Job that rolls back another one.
+_ROLLBACK = re.compile(r"-rollback(-[0-9]+)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,20 @@ class Schedule:
 
     def job(self, key: str) -> JobPlan | None:
         """Return the plan of the Job of that key (the first one's for ""), None for none."""
-        return next((job for job in self.jobs if key in {"", job.key}), None)
+        found = next((job for job in self.jobs if key in {"", job.key}), None)
+        return found or self._rollback_of(key)
+
+    def _rollback_of(self, key: str) -> JobPlan | None:
+        """Return the plan of the Job of that key if it rolls back another one, None if not.
+
+        The product creates it; its task always succeeds.
+        """
+        parent = next((job for job in self.jobs if _ROLLBACK.sub("", key) == job.key), None)
+        if parent is None or "rollback" not in parent.spec:
+            return None
+        spec = {"image": "example/task:1", "completion": parent.spec.get("completion") or {}}
+        tasks = {node.name: Task("done", 0.3) for node in self.nodes}
+        return JobPlan(key.partition("/")[2], parent.namespace, spec, tasks)
 
     def describe(self) -> list[str]:
         """Return the schedule in lines for people."""

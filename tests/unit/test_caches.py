@@ -10,6 +10,7 @@ from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.job import Job
 from daemonset_job.api.node import parse_node
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
+from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.unreadable import Unreadable
 from job_controller.caches import DEBOUNCE_SECONDS, OWNED_JOBS_LIMIT, Caches
@@ -276,3 +277,17 @@ def test_not_more_owned_jobs_are_read_than_a_run_can_have(alone, cluster):
     for number in range(OWNED_JOBS_LIMIT + 1):
         alone.caches._jobs.store.put(owned(f"sample-{number}", cluster.job))
     assert len(alone.caches.jobs_owned_by(cluster.job)) == OWNED_JOBS_LIMIT
+
+
+def test_a_left_pod_concerns_the_job_of_its_label_only_while_that_is_rolled_back(cluster):
+    """Its DaemonSet is deleted, so that nothing but the label leads to the Job."""
+    pod = make_pod("a", owner_uid="a deleted one", job_uid=cluster.job.uid)
+    noted = NotedCaches(cluster.job)
+    assert noted.keys_woken_by(noted.caches._pod_changed, pod, None) == []
+    status = replace(cluster.job.status, rollback=RollbackStatus())
+    noted = NotedCaches(replace(cluster.job, status=status))
+    assert noted.keys_woken_by(noted.caches._pod_changed, pod, None) == [(KEY, SOON)]
+    elsewhere = replace(pod, namespace="elsewhere")
+    assert noted.keys_woken_by(noted.caches._pod_changed, elsewhere, None) == []
+    noted.caches._pods.store.put(pod)
+    assert noted.caches.pods_labelled(cluster.job) == (pod,)

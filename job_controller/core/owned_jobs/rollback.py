@@ -157,9 +157,20 @@ def _by_jobs(before: RollbackStatus | None, targets: Targets, found: _Found) -> 
         failed = last.condition(ConditionType.FAILED)
         cause = single_line(failed.message if failed is not None else "", REFUSAL_LIMIT)
         return RolledBackReason.ROLLBACK_FAILED, f"Job {last.name} failed: {cause}", None
-    if outcome != OwnedOutcome.SUCCEEDED:
+    if outcome != OwnedOutcome.SUCCEEDED and not _has_lost_its_nodes(last, targets):
         return RolledBackReason.ROLLING_BACK, _at_work_words(last, targets, found), None
     return None
+
+
+def _has_lost_its_nodes(owned: Job, targets: Targets) -> bool:
+    """Return whether a Job of the rollback runs nowhere, because all of its nodes are out of reach.
+
+    It has no end, and keeps no other node from being rolled back. One that is back later is rolled
+    back by it.
+    """
+    nodes = owned.status.nodes
+    is_anywhere = nodes is not None and nodes.desired > 0
+    return not is_anywhere and targets.out_of_reach.issuperset(owned.spec.nodes.include)
 
 
 def _create(snapshot: Snapshot, number: int, left: list[str]) -> _Step:
@@ -252,9 +263,8 @@ def _with_numbers(
         return status
     done = targets.started & found.completed
     failed = (targets.started & found.failed) - done
-    away = targets.started - done - failed
-    if not is_over:
-        away &= targets.out_of_reach
+    # Which nodes are away is not on record, and a restart of the controller looks for it again.
+    away = targets.started - done - failed if is_over else frozenset()
     return replace(
         status,
         jobs=tuple(owned.name for owned in found.jobs),

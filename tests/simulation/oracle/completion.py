@@ -143,14 +143,16 @@ class Completion:
             for node in lacking
             if self.oracle.has_failed(job, node, lacking[node], view.jobs_until)
         }
-        failed |= {node for node in lacking if self._is_away(job, view, node)}
+        away = {node for node in lacking.keys() - failed if self._is_away(job, view, node)}
         spec = self._spec(uid, view.generation)
         self.oracle.lifetime.claimed(uid, self.truth(job, view).values())
-        limit = tolerated_failures(spec, max(len(view.counted or ()), len(self.truth(job, view))))
-        if len(failed) > limit:
-            words = f"{sorted(failed)} failed and {limit} may{self.explain(uid, failed)}"
+        count = max(len(view.counted or ()), len(self.truth(job, view)))
+        limit, away_limit = tolerated_failures(spec, count), tolerated_absences(spec, count)
+        lost = failed if away_limit is not None else failed | away
+        if len(lost) > limit or len(away) > (count if away_limit is None else away_limit):
+            words = f"{sorted(lost)} failed and {limit} may{self.explain(uid, lost)}"
             self.oracle.violate("complete", words)
-        for node in sorted(lacking.keys() - failed):
+        for node in sorted(lacking.keys() - failed - away):
             self._violate("complete", job, node)
 
     def _is_away(self, job: Raw, view: View, node: str) -> bool:
@@ -373,5 +375,14 @@ class Completion:
 
 def tolerated_failures(spec: Raw, count: int) -> int:
     """Return how many of `count` nodes may fail by the policy of a raw spec."""
-    limit = (spec.get("failurePolicy") or {}).get("maxFailedNodes", 0)
+    return _share((spec.get("failurePolicy") or {}).get("maxFailedNodes", 0), count)
+
+
+def tolerated_absences(spec: Raw, count: int) -> int | None:
+    """Return how many of `count` nodes may be away, None if those count as failed ones."""
+    limit = (spec.get("failurePolicy") or {}).get("maxUnreachableNodes")
+    return None if limit is None else _share(limit, count)
+
+
+def _share(limit: int | str, count: int) -> int:
     return limit if isinstance(limit, int) else int(limit.rstrip("%")) * count // 100

@@ -19,6 +19,7 @@ from tests.simulation.oracle.node_changes import NodeChanges
 from tests.simulation.oracle.pod_deletions import judge_pod_deletion
 from tests.simulation.oracle.reboots import Reboots
 from tests.simulation.oracle.record_history import judge_history
+from tests.simulation.oracle.rollbacks import Rollbacks
 from tests.simulation.oracle.set_aside import judge_set_aside
 from tests.simulation.oracle.started_nodes import StartedNodes
 from tests.simulation.oracle.starts import Starts
@@ -72,6 +73,7 @@ class Oracle:
         self.completed_count = CompletedCount(world, self)
         self.starts = Starts(world, self)
         self.turns = Turns(world, self)
+        self.rollbacks = Rollbacks(world, self)
         self.timeouts = Timeouts(world, self)
         self.reboots = Reboots(world, self)
         self.deadlines = Deadlines(world, self)
@@ -116,6 +118,7 @@ class Oracle:
             self.timeouts.node_written(new)
             self.demands.node_written(old, new)
             self.node_changes.node_written(actor, old, new)
+            self.rollbacks.node_written(new)
             self.completion.node_versions.written(new, self._world.loop.moment)
         elif plural == PODS:
             if old is None:
@@ -137,6 +140,7 @@ class Oracle:
         self.deadlines.job_written(old, new)
         self.timeouts.job_written(old, new)
         self.lifetime.job_written(old, new)
+        self.rollbacks.job_written(old, new)
         for words in status_faults(old, new, self._world.clock.stamp()):
             self.violate("conventions", words + self.timeouts.skews())
         self.completion.judge_end(old, new)
@@ -240,9 +244,11 @@ class Oracle:
         """Receive an instance of a task that starts."""
         self.starts.task_starts(run)
         self.turns.task_starts(run)
+        self.rollbacks.task_starts(run)
 
     def task_succeeds(self, run: PodRun) -> None:
         """Receive an instance that prints the token, or ends with 0 in mode Exit."""
         self.evidence.task_succeeds(run)
+        self.rollbacks.task_succeeds(run)
         self.lifetime.task_succeeds(self.job_of.get(run.pod_uid, ""), run.machine.uid)
         self.failures.task_succeeds(run)

@@ -157,13 +157,15 @@ class _Rest:
             # One that failed and left the selection keeps its Job for people to look at.
             has_failed = any(record.get("state") == "Failed" for record in self.records.values())
             is_done = all(state == "completed" for state in truth.values())
-            if truth and is_done and not has_failed and not self.is_continuous:
+            is_kept = "ownerReferences" in self.job["metadata"]  # it is deleted with its owner
+            if truth and is_done and not (has_failed or self.is_continuous or is_kept):
                 self.violate("stuck", "every node completed, and the Job is still there")
             self.judge_nodes(truth)
         elif not has_ended:
             self.judge_reason(truth)
             self.judge_nodes(truth)
         self.world.oracle.deadlines.judge_rest(self.job)
+        self.world.oracle.rollbacks.judge_rest(self.job)
         # One that is away and has no pod keeps its Job for ten minutes.
         living = {
             node

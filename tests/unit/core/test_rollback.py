@@ -10,7 +10,7 @@ from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.taints import Taint
 from job_controller.core.job_actions import CreateJob
 from job_controller.core.plan import RefusedWrite, WriteStatus
-from tests.unit.builders import gated_pod, make_node
+from tests.unit.builders import gated_pod, make_node, make_pod
 from tests.unit.core.rollbacks import RollbackWorld
 from tests.unit.core.runs import acts
 
@@ -91,6 +91,24 @@ def test_tasks_at_work_finish_before_the_rollback():
     assert world.included() == ["a", "b"]
 
 
+def test_pods_of_a_deleted_daemon_set_are_waited_for():
+    """As with `failurePolicy.pods: Delete`: garbage collection takes the pods a while later."""
+    world = failed_world(failurePolicy={"action": "Rollback", "pods": "Delete"})
+    world.created.clear()
+    world.owned.clear()
+    status = replace(world.cluster.job.status, rollback=RollbackStatus())
+    world.cluster.job = replace(world.cluster.job, status=status)
+    world.cluster.has_daemon_set = False
+    world.cluster.pods = []
+    world.extra["left_pods"] = (make_pod("b", uid="left", is_terminating=True),)
+    world.step(3)
+    assert world.created == []
+    assert world.rolled_back == ("False", "RollbackWaiting")
+    world.extra["left_pods"] = ()
+    world.step(3)
+    assert world.included() == ["a", "b"]
+
+
 def test_a_node_that_is_away_with_its_task_at_work_is_named_and_keeps_no_other_waiting():
     world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
     world.step(3)
@@ -98,10 +116,10 @@ def test_a_node_that_is_away_with_its_task_at_work_is_named_and_keeps_no_other_w
     world.fail("b")
     world.step(5)
     assert world.included() == ["b"]
-    assert (world.rollback.desired, world.rollback.unreachable) == (2, 1)
     world.end_rollback()
     world.step(3)
     assert world.rolled_back == ("True", "RolledBackPartly")
+    assert (world.rollback.desired, world.rollback.unreachable) == (2, 1)
     assert world.rollback.unreachable_names == "a"
     assert "1 are not, since they are away, tainted or gone: a" in world.message
     assert ("Warning", "RolledBackPartly") in world.events
@@ -123,6 +141,28 @@ def test_a_node_that_comes_back_in_time_is_rolled_back_by_a_further_job():
     world.step(3)
     assert world.rolled_back == ("True", "RolledBack")
     assert world.rollback.jobs == ("sample-rollback", "sample-rollback-2")
+
+
+def test_a_job_of_the_rollback_whose_nodes_are_all_lost_keeps_no_other_node_waiting():
+    """Simulation, seed 393: it has no node to run on, and so no end."""
+    world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
+    world.step(3)
+    world.lose("a")
+    world.fail("b")
+    world.step(5)
+    assert world.included() == ["b"]
+    # The other node is back. Before the rollback has a pod, its only node is lost.
+    world.cluster.nodes["a"] = make_node("a")
+    world.complete("a")
+    world.step(3)
+    assert len(world.created) == 1
+    world.lose("b")
+    world.step(3)
+    assert world.included(1) == ["a"]
+    world.end_rollback("sample-rollback-2")
+    world.step(3)
+    assert world.rolled_back == ("True", "RolledBackPartly")
+    assert world.rollback.unreachable_names == "b"
 
 
 @pytest.mark.parametrize("why", ["gone", "another", "tainted"])

@@ -1,0 +1,127 @@
+"""Who is rolled back, and when, by what runs on the machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.server import JOBS, NODES, Raw, controller_of
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "rollback",
+        "A rollback runs on each node whose task has started and that can be reached, and on no "
+        "other node. While it runs there, nothing of the task does.",
+        mutant="rolls_back_beside_tasks",
+        seed=600,
+        excuses={
+            "away": "The node was away when the rollback ended, or a moment before.",
+            "killed late": "A pod is deleted by force, and its kubelet is about to kill its task.",
+        },
+    ),
+)
+
+# For how long a node has to have been there when the rollback ends: the product sees it by then.
+THERE_SECONDS = 30.0
+
+
+class Rollbacks:
+    """Receives tasks that start and succeed, nodes, and Jobs that say that they are rolled back."""
+
+    def __init__(self, world: World, oracle: Oracle) -> None:
+        self._world = world
+        self._oracle = oracle
+        # By the UID of a Job: the UIDs of nodes whose task has started, and that are rolled back.
+        self._begun: dict[str, set[str]] = {}
+        self._undone: dict[str, set[str]] = {}
+        # By the UID of a node: when it was last away.
+        self._away: dict[str, float] = {}
+
+    def node_written(self, new: Raw) -> None:
+        """Note that a node is away."""
+        if new["spec"].get("taints") if "spec" in new else False:
+            self._away[new["metadata"]["uid"]] = self._world.loop.moment
+
+    def task_starts(self, run: PodRun) -> None:
+        """Judge the start of a task: of a rollback, or of a run that is rolled back."""
+        if run.is_forged:
+            return
+        uid, machine = self._oracle.job_of.get(run.pod_uid, ""), run.machine
+        parent = self._parent(uid)
+        if not parent:
+            self._begun.setdefault(uid, set()).add(machine.uid)
+            if machine.uid in self._undone.get(uid, ()) and run.instance == 0:
+                self._violate(run, f"{machine.name} starts the task after its rollback")
+            return
+        if machine.uid not in self._begun.get(parent, ()):
+            self._violate(run, f"{machine.name} is rolled back, and never started the task")
+        for other in machine.pods.values():
+            if self._oracle.job_of.get(other.pod_uid) != parent or other.is_over:
+                continue
+            is_done = self._oracle.is_entered(parent, machine.name, machine.uid)
+            if other.is_at_work and not is_done:
+                if other.pod() is None:
+                    self._oracle.excuse("rollback", "killed late")
+                    continue
+                self._violate(run, f"{machine.name} is rolled back while the task is at work there")
+
+    def task_succeeds(self, run: PodRun) -> None:
+        """Note that a node is rolled back."""
+        if parent := self._parent(self._oracle.job_of.get(run.pod_uid, "")):
+            self._undone.setdefault(parent, set()).add(run.machine.uid)
+
+    def job_written(self, old: Raw, new: Raw) -> None:
+        """Judge a Job that says it is rolled back: all of its nodes that are there have to be."""
+        if not is_true(new, "RolledBack") or is_true(old, "RolledBack"):
+            return
+        uid, now = new["metadata"]["uid"], self._world.loop.moment
+        left = self._begun.get(uid, set()) - self._undone.get(uid, set())
+        for node in self._world.server.all(NODES):
+            if (node_uid := node["metadata"]["uid"]) not in left:
+                continue
+            machine = self._world.machines[node["metadata"]["name"]]
+            up_since = machine.up_since or 0.0
+            away = max(self._away.get(node_uid, -1e9), up_since or -1e9)
+            if not machine.is_up or now - away < THERE_SECONDS:
+                self._oracle.excuse("rollback", "away")
+                continue
+            words = f"{node['metadata']['name']} started the task and is not rolled back"
+            self._oracle.violate("rollback", words)
+
+    def judge_rest(self, job: Raw) -> None:
+        """Judge a Job at rest: a failed run whose policy is Rollback is rolled back, or waits."""
+        policy = job["spec"].get("failurePolicy") or {}
+        if policy.get("action") != "Rollback" or not is_true(job, "Failed"):
+            return
+        if is_true(job, "RolledBack"):
+            return
+        uid, name = job["metadata"]["uid"], job["metadata"]["name"]
+        if any(self._is_kept(machine.name, uid) for machine in self._world.machines.values()):
+            return
+        found = [c for c in job["status"]["conditions"] if c["type"] == "RolledBack"]
+        self._oracle.violate("rollback", f"{name} has failed and is not rolled back: {found}")
+
+    def _is_kept(self, node: str, uid: str) -> bool:
+        """Whether something that the product cannot change keeps a node from being rolled back."""
+        machine = self._world.machines[node]
+        if not machine.is_up and not machine.is_gone:
+            return True
+        return any(
+            run.is_at_work_for_ever and "running" in run.state
+            for run in machine.pods.values()
+            if self._oracle.job_of.get(run.pod_uid) == uid and not run.is_over
+        )
+
+    def _parent(self, uid: str) -> str:
+        """Return the UID of the Job that a rollback's Job is of, "" for another Job."""
+        job = next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+        return controller_of(job) if job is not None else ""
+
+    def _violate(self, run: PodRun, words: str) -> None:
+        self._oracle.violate("rollback", f"{words} ({run.pod_name})")

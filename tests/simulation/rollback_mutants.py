@@ -1,0 +1,59 @@
+"""Deliberate defects of rollbacks; see `mutants`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from unittest.mock import patch
+
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.states import NodeState
+from job_controller.core.owned_jobs import rollback, rollback_targets
+from job_controller.core.owned_jobs.rollback_targets import Targets
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.snapshot import Snapshot
+from tests.simulation.record_mutants import Mutant
+
+
+@contextmanager
+def rolls_back_beside_tasks() -> Iterator[None]:
+    """A rollback does not wait for tasks that are at work."""
+    real = rollback_targets.find_targets
+
+    def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targets:
+        return replace(real(snapshot, counts, now), at_work=frozenset())
+
+    with patch.object(rollback, "find_targets", find_targets):
+        yield
+
+
+@contextmanager
+def rolls_back_every_node() -> Iterator[None]:
+    """All nodes are rolled back, those whose task has not started too."""
+    real = rollback_targets.find_targets
+
+    def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targets:
+        return replace(real(snapshot, counts, now), started=frozenset(snapshot.nodes))
+
+    with patch.object(rollback, "find_targets", find_targets):
+        yield
+
+
+@contextmanager
+def forgets_failed_nodes() -> Iterator[None]:
+    """Only nodes whose task has completed are rolled back."""
+    real = rollback_targets.has_started
+
+    def has_started(record: NodeRecord, evidence: Evidence | None) -> bool:
+        return record.state == NodeState.COMPLETED and real(record, evidence)
+
+    with patch.object(rollback_targets, "has_started", has_started):
+        yield
+
+
+ROLLBACK_MUTANTS: tuple[Mutant, ...] = (
+    rolls_back_beside_tasks,
+    rolls_back_every_node,
+    forgets_failed_nodes,
+)
