@@ -24,6 +24,7 @@ from daemonset_job.api.job import Job, JobKey, parse_job
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import JobReport
+from daemonset_job.api.rollback import has_open_rollback
 from daemonset_job.informers.daemon_sets import (
     daemon_set_kind,
     owners_of_pod,
@@ -294,7 +295,7 @@ class Caches(SharedInformers):
     def _wake_rollback(self, pod: Pod) -> None:
         """Wake the Job that waits for the pods of its deleted DaemonSet."""
         for job in self._jobs.store.by_index("uid", pod.job_uid):
-            if job.namespace == pod.namespace and job.has_open_rollback:
+            if job.namespace == pod.namespace and has_open_rollback(job):
                 self._wake_debounced((job.namespace, job.name))
 
     def _wake_sharers(self, namespace: str, exclusive: str) -> None:

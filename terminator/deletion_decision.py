@@ -10,6 +10,7 @@ from typing import Final
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import CompleteReason
+from daemonset_job.api.rollback import has_open_rollback
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.times import add_seconds, format_time
 from terminator.node_count import Count
@@ -71,7 +72,7 @@ def _find_change(job: Job) -> str:
     """Return what is about to happen to a Job, so that it may not be deleted, "" for nothing."""
     if job.status.observed_generation != job.generation:
         return "the controller has not observed the newest spec yet"
-    if job.has_open_rollback:
+    if has_open_rollback(job):
         return "the run is to be rolled back, or is being rolled back"
     return ""
 

@@ -16,7 +16,6 @@ from job_controller.core.plan import (
     ApplyDaemonSet,
     ChangeNodes,
     CreateReport,
-    Event,
     Plan,
     RefusedWrite,
     WriteReportStatus,
@@ -152,7 +151,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
             *(state_events(snapshot, status, counts) if _writes(record, status) else ()),
             *(rerun_events(snapshot, counts) if _adds_request(job, record) else ()),
             *exit_events(merge_records(snapshot), counts),
-            *_rollback_events(job, record),
+            *rollback_events(job, record),
         ),
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start
@@ -226,15 +225,6 @@ def _reopened_at(job: Job) -> datetime | None:
         return failed.last_transition_time
     is_retried = job.status.observed_retry != job.retry_request
     return job.status.completion_time if is_retried else None
-
-
-def _rollback_events(job: Job, record: list[Action]) -> tuple[Event, ...]:
-    return tuple(
-        event
-        for action in record
-        if isinstance(action, WriteStatus)
-        for event in rollback_events(job, action.status)
-    )
 
 
 def _adds_request(job: Job, record: list[Action]) -> bool:

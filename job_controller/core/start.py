@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from daemonset_job.api.reasons import EventReason, ProgressingReason
+from daemonset_job.api.rollback import is_rollback_requested
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.drain_actions import (
     DryRunCordon,
@@ -103,7 +104,7 @@ def _find_request_blocker(snapshot: Snapshot) -> Blocker | None:
     if why := job.requests.abort:
         words = f"aborted before it started: {single_line(why)}; remove the annotation, or the Job"
         return Blocker(ProgressingReason.ABORTED, words)
-    if job.is_rollback_requested:
+    if is_rollback_requested(job):
         why = single_line(job.requests.rollback)
         words = (
             f"a rollback was requested before it started, so there is nothing to undo: {why}; "

@@ -16,6 +16,7 @@ from loguru import logger
 from daemonset_job.api import names
 from daemonset_job.api.job import JobKey, parse_job
 from daemonset_job.api.owners import controller_uid
+from daemonset_job.api.rollback import has_open_rollback
 from daemonset_job.api.scheduled_job import ScheduledJob, parse_scheduled_job
 from daemonset_job.api.states import Phase, parse_phase
 from daemonset_job.api.times import parse_time
@@ -246,6 +247,6 @@ def _run_of(raw: Mapping[str, Any]) -> Run:
 
 def _has_open_rollback(raw: Mapping[str, Any]) -> bool:
     try:
-        return parse_job(raw).has_open_rollback
+        return has_open_rollback(parse_job(raw))
     except ValueError:
         return False  # the controller ignores it, too

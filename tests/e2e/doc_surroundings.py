@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from tests.e2e.cluster import RealCluster
-from tests.e2e.jobs import one_at_a_time
+from tests.e2e.jobs import in_turn, one_at_a_time
 
 Surroundings = Callable[[RealCluster], AbstractContextManager[None]]
 _JOURNAL = "systemctl show systemd-journald -p ActiveEnterTimestampMonotonic"
@@ -188,7 +188,7 @@ def team_a(cluster: RealCluster) -> Iterator[None]:
 def service_conf(cluster: RealCluster) -> Iterator[None]:
     """The second node has a lower limit. The file of each node is as it was, on none is a copy."""
     folder = "/etc/example-service"
-    second = sorted(cluster.nodes)[1]
+    second = in_turn(cluster)[1]
     cluster.on_all_nodes(
         f"mkdir -p {folder}; echo workers=8 > {folder}/service.conf; echo 64 > {folder}/limit"
     )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.cluster import WAIT, RealCluster, eventually
+from tests.e2e.cluster import SYSTEM, WAIT, RealCluster, eventually
 
 RETRY = "daemonset.darkowlzz.space/retry"
 # The work of a task waits here until the test makes the file in the folder of the Job.
@@ -156,6 +156,13 @@ def labelled(cluster: RealCluster, key: str, *nodes: str) -> Iterator[None]:
         yield
     finally:
         cluster.kubectl("label", "node", *cluster.nodes, f"{key}-")
+
+
+def in_turn(cluster: RealCluster) -> list[str]:
+    """Return the nodes in the order of their turns: that of the controller comes last."""
+    found = cluster.get("pods", "-n", SYSTEM, "-l", "app.kubernetes.io/name=daemonset-job")
+    own = {pod["spec"].get("nodeName") for pod in found["items"]}
+    return sorted(cluster.nodes, key=lambda node: (node in own, node))
 
 
 def pod_on(cluster: RealCluster, namespace: str, name: str, node: str) -> str:

@@ -1,7 +1,7 @@
 """Rollbacks on real nodes: what was done, and what was undone, is read from the nodes' files."""
 
 from tests.e2e.cluster import consistently, eventually, make_job
-from tests.e2e.jobs import GO, LOOK_SECONDS, wait_condition
+from tests.e2e.jobs import GO, LOOK_SECONDS, in_turn, wait_condition
 
 PREFIX = "daemonset.darkowlzz.space"
 CHANGE = "echo changed > /basetarget/conf; echo x >> /basetarget/runs"
@@ -39,7 +39,7 @@ def files(cluster, folder):
 
 
 def test_a_canary_that_fails_on_the_second_node_is_rolled_back(cluster, namespace, folder):
-    first, second, third = sorted(cluster.nodes)
+    first, second, third = in_turn(cluster)
     scripts(
         cluster, namespace, "canary", fails_on(second), UNDO,
         mountPath=folder, failurePolicy={"action": "Rollback"},
@@ -64,7 +64,7 @@ def test_a_canary_that_fails_on_the_second_node_is_rolled_back(cluster, namespac
 
 
 def test_tasks_at_work_finish_before_the_rollback(cluster, namespace, folder):
-    first, second, _ = sorted(cluster.nodes)
+    first, second, _ = in_turn(cluster)
     # The second node fails at once; the first one goes on until the test lets it.
     change = f'{CHANGE}; if [ "$NODE_NAME" = {second} ]; then exit 1; fi; {GO}'
     body = make_job(
@@ -103,7 +103,7 @@ def test_a_success_that_is_kept_is_rolled_back_by_hand(cluster, namespace, folde
 
 
 def test_a_rollback_that_fails_is_said_and_stops(cluster, namespace, folder):
-    first, second, third = sorted(cluster.nodes)
+    first, second, third = in_turn(cluster)
     undo = f'{UNDO}; test "$NODE_NAME" != {first} || {{ echo the disk is full; exit 7; }}'
     scripts(
         cluster, namespace, "stuck", fails_on(second), undo,

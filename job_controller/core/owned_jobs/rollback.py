@@ -18,6 +18,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition
 from daemonset_job.api.reasons import FailedReason, RolledBackReason
 from daemonset_job.api.report import merge_evidence, merge_records
+from daemonset_job.api.rollback import can_roll_back, ignores_retry, is_rollback_requested
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
 from daemonset_job.api.times import whole_seconds
@@ -105,9 +106,9 @@ def _is_due(job: Job, run: RunState) -> bool:
 
     An abort ends a run as it is: only a person has it rolled back after that.
     """
-    if not job.can_roll_back or not run.has_ended:
+    if not can_roll_back(job) or not run.has_ended:
         return False
-    if job.is_rollback_requested:
+    if is_rollback_requested(job):
         return True
     is_by_policy = job.spec.failure_policy.action == FailureAction.ROLLBACK
     return is_by_policy and run.outcome == RunOutcome.FAILED and run.reason != FailedReason.ABORTED
@@ -115,7 +116,7 @@ def _is_due(job: Job, run: RunState) -> bool:
 
 def _not_possible(job: Job) -> RollbackState:
     """Return that a person asks for a rollback that is not possible, or nothing."""
-    if not job.requests.rollback or job.can_roll_back:
+    if not job.requests.rollback or can_roll_back(job):
         return RollbackState()
     words = "spec.rollback does not say how to undo the work: set it, or remove the annotation"
     if job.spec.is_continuous:
@@ -280,12 +281,12 @@ def _with_numbers(
 
 
 def _requested_by(job: Job) -> str:
-    return single_line(job.requests.rollback_by) if job.is_rollback_requested else ""
+    return single_line(job.requests.rollback_by) if is_rollback_requested(job) else ""
 
 
 def _with_retry_hint(job: Job, condition: Condition | None) -> Condition | None:
     """Return the condition, which says so if a person asks for a retry: it is not acted on."""
-    if condition is None or not job.ignores_retry:
+    if condition is None or not ignores_retry(job):
         return condition
     hint = "; no retry is acted on after a rollback: apply a new Job"
     message = condition.message.removesuffix(hint)

@@ -16,6 +16,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.reasons import FailedReason, HistoryReason, SuspendedReason
 from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.rollback import is_rollback_requested
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, Phase
 from daemonset_job.api.times import whole_seconds
@@ -148,7 +149,7 @@ def rollback_entries(
     old, new = before.rollback, status.rollback
     if new is None:
         return
-    if old is None and job.is_rollback_requested:
+    if old is None and is_rollback_requested(job):
         words = f"rollback requested: {job.requests.rollback}"
         by = job.requests.rollback_by
         yield HistoryEntry(moment, HistoryReason.ROLLBACK_REQUESTED, words, by)

@@ -15,6 +15,7 @@ from daemonset_job.api.choices import FAST_ACTIONS
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import FailedReason, ProgressingReason, SuspendedReason
+from daemonset_job.api.rollback import starts_no_node
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import add_seconds
@@ -92,7 +93,7 @@ def evaluate_rollout(
     """Return what the rollout does now; for a Job without one, only which nodes are set aside."""
     places, found = facts.places, facts.advance
     hold = find_hold(snapshot, now)
-    may_start = not snapshot.job.starts_no_node and not run.is_enough and is_open(run)
+    may_start = not starts_no_node(snapshot.job) and not run.is_enough and is_open(run)
     first_pods_at = _first_pods_at(snapshot, counts, now)
     turns: Mapping[str, int] = {}
     if found.progress is not None and may_start and hold is None and first_pods_at is None:

@@ -10,6 +10,7 @@ from typing import Final
 from daemonset_job.api.choices import FAST_ACTIONS, FailureAction
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import CompleteReason, FailedReason, SuspendedReason
+from daemonset_job.api.rollback import is_rollback_requested
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import add_seconds
 from job_controller.core.plan import RefusedWrite
@@ -299,7 +300,7 @@ def _by_rollback(snapshot: Snapshot, counts: NodeCounts) -> RunState | None:
     A person ends a run in progress by the request, for good, as by an abort.
     """
     job = snapshot.job
-    if job.status.rollback is None and not job.is_rollback_requested:
+    if job.status.rollback is None and not is_rollback_requested(job):
         return None
     if job.is_true(ConditionType.COMPLETE):
         return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
