@@ -136,8 +136,8 @@ def _next_step(snapshot: Snapshot, targets: Targets, found: _Found) -> _Step:
         return RolledBackReason.ROLLBACK_WAITING, words, None
     if targets.at_work:
         nodes = fold(targets.at_work, limit=_NAMES_LIMIT)
-        words = f"the rollback waits for tasks that are at work on {len(targets.at_work)} nodes"
-        return RolledBackReason.ROLLBACK_WAITING, f"{words} ({nodes})", None
+        words = f"the rollback waits for the tasks that are at work on {nodes}"
+        return RolledBackReason.ROLLBACK_WAITING, words, None
     left = sorted(targets.started - found.taken - targets.out_of_reach)
     number = len(found.jobs) + 1
     if not left or number > BATCHES_LIMIT:
@@ -184,7 +184,7 @@ def _create(snapshot: Snapshot, number: int, left: list[str]) -> _Step:
     if (refusal := snapshot.refusals.get(RefusedWrite.OWNED_JOB)) is not None:
         words = f"the API server refuses Job {name}: {single_line(refusal, REFUSAL_LIMIT)}"
         return RolledBackReason.ROLLBACK_REFUSED, words, action
-    words = f"{len(left)} nodes are to be rolled back by Job {name}"
+    words = f"Job {name} rolls back {fold(left[:BATCH_NODES], limit=_NAMES_LIMIT)}"
     return RolledBackReason.ROLLING_BACK, words, action
 
 
@@ -199,7 +199,7 @@ def _end(targets: Targets, found: _Found) -> tuple[RolledBackReason, str]:
     if not left:
         return RolledBackReason.ROLLED_BACK, words
     nodes = fold(left, limit=_NAMES_LIMIT)
-    words += f"; {len(left)} are not, since they are away, tainted or gone: {nodes}"
+    words += f"; not rolled back, because away, tainted or gone: {nodes}"
     return RolledBackReason.ROLLED_BACK_PARTLY, words
 
 

@@ -46,7 +46,12 @@ def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targe
         if has_started(record, ledger.get(name))
     }
     busy = {pod.node_name for pod in _pods_at_work(snapshot, counts, ledger)}
-    away = {name for name in busy if _is_away(snapshot, counts, records.get(name), name, now)}
+    unreachable = frozenset(counts.names(NodeState.UNREACHABLE))
+    away = {
+        name
+        for name in busy | started.keys()
+        if name in unreachable or _is_away(snapshot, records.get(name), name, now)
+    }
     pod_spec = pod_spec_of({"template": snapshot.job.spec.template})
     return Targets(
         started=frozenset(started),
@@ -54,9 +59,7 @@ def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targe
         out_of_reach=frozenset(
             name
             for name, uid in started.items()
-            if name in away
-            or not _takes_pods(snapshot.nodes.get(name), uid, pod_spec)
-            or _is_away(snapshot, counts, records.get(name), name, now)
+            if name in away or not _takes_pods(snapshot.nodes.get(name), uid, pod_spec)
         ),
     )
 
@@ -92,12 +95,10 @@ def _pods_at_work(
             yield pod
 
 
-def _is_away(
-    snapshot: Snapshot, counts: NodeCounts, record: NodeRecord | None, name: str, now: datetime
-) -> bool:
+def _is_away(snapshot: Snapshot, record: NodeRecord | None, name: str, now: datetime) -> bool:
     """Return whether a node cannot be reached, so that the rollback does not wait for it."""
     node = snapshot.nodes.get(name)
-    if node is None or name in counts.names(NodeState.UNREACHABLE):
+    if node is None:
         return True
     if node.ready or node.ready_changed_at is None:
         return False

@@ -9,6 +9,7 @@ from daemonset_job.api.job_spec import parse_spec
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.taints import Taint
 from job_controller.core.job_actions import CreateJob
+from job_controller.core.owned_jobs import rollback
 from job_controller.core.plan import RefusedWrite, WriteStatus
 from tests.unit.builders import gated_pod, make_node, make_pod
 from tests.unit.core.rollbacks import RollbackWorld
@@ -83,7 +84,7 @@ def test_tasks_at_work_finish_before_the_rollback():
     world.step(5)
     assert world.phase == "Failed"
     assert world.rolled_back == ("False", "RollbackWaiting")
-    assert "1 nodes (a)" in world.message
+    assert world.message == "the rollback waits for the tasks that are at work on a"
     assert world.created == []
     assert world.plan.requeue_after is not None
     world.complete("a")
@@ -121,7 +122,7 @@ def test_a_node_that_is_away_with_its_task_at_work_is_named_and_keeps_no_other_w
     assert world.rolled_back == ("True", "RolledBackPartly")
     assert (world.rollback.desired, world.rollback.unreachable) == (2, 1)
     assert world.rollback.unreachable_names == "a"
-    assert "1 are not, since they are away, tainted or gone: a" in world.message
+    assert "not rolled back, because away, tainted or gone: a" in world.message
     assert ("Warning", "RolledBackPartly") in world.events
 
 
@@ -210,6 +211,21 @@ def test_more_nodes_than_a_job_names_are_rolled_back_by_one_job_after_the_other(
     assert world.history()[-1] == "RolledBack"
     world.step()
     assert acts(world.plan, CreateJob) == acts(world.plan, WriteStatus) == []
+
+
+def test_nodes_that_come_and_go_get_no_end_of_jobs(monkeypatch):
+    monkeypatch.setattr(rollback, "BATCHES_LIMIT", 1)
+    world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
+    world.step(3)
+    world.lose("a")
+    world.fail("b")
+    world.step(5)
+    world.cluster.nodes["a"] = make_node("a")
+    world.complete("a")
+    world.end_rollback()
+    world.step(3)
+    assert len(world.created) == 1
+    assert world.rolled_back == ("True", "RolledBackPartly")
 
 
 # --- what a rollback does not do ---------------------------------------------------------
