@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -147,9 +148,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         ),
         events=(
             *(recreation_events(job) if _is_recreated(job, work) else ()),
-            # An event says what a status write says. Without that write it would be sent each time.
-            *(state_events(snapshot, status, counts) if _writes(record, status) else ()),
-            *(rerun_events(snapshot, counts) if _adds_request(job, record) else ()),
+            *_status_events(snapshot, counts, status, record),
             *exit_events(merge_records(snapshot), counts),
             *rollback_events(job, record),
         ),
@@ -227,15 +226,14 @@ def _reopened_at(job: Job) -> datetime | None:
     return job.status.completion_time if is_retried else None
 
 
-def _adds_request(job: Job, record: list[Action]) -> bool:
-    """Return whether the status gets a rerun request, so that this is the only time."""
-    known = job.status.observed_rerun
-    written = (action.status for action in record if isinstance(action, WriteStatus))
-    return any(status.observed_rerun != known for status in written)
-
-
-def _writes(record: list[Action], status: JobStatus) -> bool:
-    return any(isinstance(action, WriteStatus) and action.status == status for action in record)
+def _status_events(
+    snapshot: Snapshot, counts: NodeCounts, status: JobStatus, record: list[Action]
+) -> Iterator[Event]:
+    """Return what is reported with the write of a status; without it, it would be each time."""
+    for written in (action.status for action in record if isinstance(action, WriteStatus)):
+        if written == status:
+            yield from state_events(snapshot, status, counts)
+        yield from rerun_events(snapshot, counts, written)
 
 
 def _record_actions(

@@ -1,5 +1,7 @@
 """A task that reboots its node: the example 19, on a real node that really starts again."""
 
+import subprocess
+
 import pytest
 import yaml
 
@@ -17,6 +19,9 @@ def node(cluster):
     pods = cluster.get("pods", "-n", SYSTEM)["items"]
     busy = {pod["spec"]["nodeName"] for pod in pods}
     name = next(n for n in cluster.nodes if "control-plane" not in n and n not in busy)
+    cluster.on_node(name, f"rm -f {CONF} {STARTS}")
+    # Docker starts a container of kind again once, and then leaves it stopped.
+    subprocess.run(["docker", "update", "--restart=on-failure:100", name], check=True, timeout=60)
     yield name
     cluster.on_node(name, f"rm -f {CONF} {STARTS}")
 

@@ -89,9 +89,11 @@ def _retry_event(snapshot: Snapshot, counts: NodeCounts) -> Event:
     return Event("Normal", EventReason.NOTHING_TO_RETRY, words)
 
 
-def rerun_events(snapshot: Snapshot, counts: NodeCounts) -> Iterator[Event]:
-    """Return the event that a rerun request, which the next status has, is not followed in full."""
+def rerun_events(snapshot: Snapshot, counts: NodeCounts, status: JobStatus) -> Iterator[Event]:
+    """Return the event that a rerun request is not followed in full, if the status is its first."""
     rerun, key = snapshot.job.rerun, names.ANNOTATION_RERUN
+    if status.observed_rerun == snapshot.job.status.observed_rerun:
+        return
     if rerun.characters:
         words = (
             f"the annotation {key} has {rerun.characters} characters and is not followed: name "
