@@ -17,6 +17,7 @@ from job_controller.core.plan import (
     ApplyDaemonSet,
     ChangeNodes,
     CreateReport,
+    Event,
     Plan,
     RefusedWrite,
     WriteReportStatus,
