@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -118,6 +119,20 @@ async def need_report(client: KubeClient, namespace: str, report: str) -> RunVie
         raise CliError(f"there is no report {report!r} in {namespace!r}", way) from None
     selector = f"{names.LABEL_JOB_UID}={first.job_uid}"
     return view_run(None, await read_reports(client, namespace, selector) or [first])
+
+
+async def read_rollback(client: KubeClient, view: RunView) -> RunView:
+    """Return the run with the state of each node in its rollback, from the rollback's reports.
+
+    A report that is deleted by now says nothing.
+    """
+    states: dict[str, str] = {}
+    for report in view.rollback.reports if view.rollback else ():
+        with suppress(CliError):
+            undo = await need_report(client, view.namespace, report)
+            states |= {node.name: str(node.state) for node in undo.nodes}
+    nodes = tuple(replace(node, rollback=states.get(node.name, "")) for node in view.nodes)
+    return replace(view, nodes=nodes)
 
 
 def _try_job(raw: dict[str, Any]) -> Job | None:

@@ -12,6 +12,7 @@ from kubectl_dsjob.options import (
     Name,
     Namespace,
     OutputOption,
+    Timeout,
     app,
     examples,
 )
@@ -82,6 +83,41 @@ def abort(
 
     target = Target(context, namespace, kubeconfig)
     edge.run(lambda: rollout_writing.abort(target, name, reason))
+
+
+@app.command(
+    epilog=examples(
+        ("Undo a change", "kubectl dsjob rollback sweep --reason 'the disks fill up'"),
+        ("And follow it", "kubectl dsjob rollback sweep --reason 'the disks fill up' --wait"),
+    )
+)
+def rollback(
+    name: Name,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; the report keeps it.")] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Follow the rollback until its end.")
+    ] = False,
+    timeout: Timeout = None,
+    namespace: Namespace = "",
+    context: Context = "",
+    kubeconfig: Kubeconfig = "",
+) -> None:
+    """Undo a run on the nodes that it has reached, as spec.rollback of its Job says.
+
+    No further node starts, and no retry revives the run.
+
+    With --wait, the exit code is 0 if all of these nodes are rolled back, and 1 if the rollback
+    failed. It is 3 if it left out some nodes, and 4 after the timeout.
+    """
+    from kubectl_dsjob import edge, rolling_back
+    from kubectl_dsjob.live_view import shown_live
+    from kubectl_dsjob.target import Target
+
+    target = Target(context, namespace, kubeconfig)
+    if not wait:
+        edge.run(lambda: rolling_back.roll_back(target, name, reason, None, timeout))
+    with shown_live() as show:
+        edge.run(lambda: rolling_back.roll_back(target, name, reason, show, timeout))
 
 
 @app.command(

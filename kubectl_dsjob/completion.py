@@ -28,7 +28,9 @@ _FILE_OPTIONS: Final = frozenset({"--kubeconfig", "--script", "--html"})
 _CHOICES: Final = {"--output": tuple(Output), "--dry-run": tuple(DryRun)}
 _TARGET_OPTIONS: Final = ("--namespace", "--context", "--kubeconfig")
 # Verbs for which a deleted Job is of use, because its report answers.
-_NEEDS_A_JOB: Final = frozenset({"pause", "resume", "retry"})
+_NEEDS_A_JOB: Final = frozenset(
+    {"pause", "resume", "plan", "approve", "promote", "abort", "retry", "rollback"}
+)
 _CREATES: Final = frozenset({"run"})
 
 

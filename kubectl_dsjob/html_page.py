@@ -16,6 +16,7 @@ from daemonset_job.api.times import format_time
 from kubectl_dsjob.html_chart import bar, completions
 from kubectl_dsjob.html_style import STYLE
 from kubectl_dsjob.node_tables import node_rows, result_rows
+from kubectl_dsjob.rollback_view import RollbackView
 from kubectl_dsjob.run_view import NodeView, RunView
 from kubectl_dsjob.tables import duration
 
@@ -44,6 +45,7 @@ def html_page(view: RunView) -> str:
         *_message(view),
         _nodes(view),
         *_failures(view.failed),
+        *_rollback(view.rollback),
         *_timeline(view),
         *_results(view),
         _section("All nodes", _node_table(view)),
@@ -130,6 +132,22 @@ def _failures(failed: Sequence[NodeView]) -> list[str]:
 
 def _count(names: Sequence[str]) -> str:
     return f"{len(names)} nodes, " if len(names) > 1 else ""
+
+
+def _rollback(rollback: RollbackView | None) -> list[str]:
+    """Return how far the rollback is, and the nodes that are not rolled back."""
+    if rollback is None:
+        return []
+    facts = [
+        ("rolled back", f"{rollback.completed} of {rollback.desired} nodes"),
+        ("failed", rollback.failed_names),
+        ("unreachable", rollback.unreachable_names),
+        ("requested by", rollback.requested_by),
+        ("done by", ", ".join(rollback.jobs)),
+    ]
+    rows = [[name, text] for name, text in facts if text]
+    message = f"<p>{escape(rollback.message)}</p>" if rollback.message else ""
+    return [_section("Rollback", message + _table(["Rollback", rollback.reason], rows))]
 
 
 def _timeline(view: RunView) -> list[str]:

@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from daemonset_job.api.states import NodeState, Phase
+from kubectl_dsjob.rollback_view import rollback_lines
 from kubectl_dsjob.run_view import WORST_FIRST, NodeView, RunView
 from kubectl_dsjob.status_text import (
     counts_text,
@@ -110,6 +111,7 @@ def render(
     if view.message:
         lines.append(_text(view.message[:_MESSAGE_LIMIT], width))
     lines += [_text(line, width, "bright_red") for line in failure_lines(view.failed, width)]
+    lines += [_text(line, width, "yellow") for line in rollback_lines(view.rollback, width)]
     lines += [Text(line, style="bold") for line in next_step(view, flags)]
     for line in lines if is_ascii else ():
         line.plain = line.plain.encode("ascii", "replace").decode()

@@ -35,23 +35,28 @@ def format_objects(objects: Any, output: Output) -> str:
 def node_rows(view: RunView, *, is_wide: bool) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of a report, one for each node."""
     header = ["NODE", "STATE", "ATTEMPTS", "EXIT", "SECONDS", "REASON"]
+    undo = ["ROLLBACK"] if view.rollback else []
     wide = ["FINISHED", "MESSAGE", "RESULTS"] if is_wide else []
-    return [*header, *wide], [_node_row(node, is_wide=is_wide) for node in view.nodes]
+    rows = [
+        [*_node_row(node), *([node.rollback] if undo else []), *(_wide_row(node) if wide else [])]
+        for node in view.nodes
+    ]
+    return [*header, *undo, *wide], rows
 
 
-def _node_row(node: NodeView, *, is_wide: bool) -> list[str]:
+def _node_row(node: NodeView) -> list[str]:
     seconds = (
         str(max(int((node.finished_at - node.started_at).total_seconds()), 0))
         if node.finished_at and node.started_at
         else ""
     )
     code = "" if node.exit_code is None else str(node.exit_code)
-    row = [node.name, str(node.state), str(node.attempts), code, seconds, node.reason]
-    if not is_wide:
-        return row
+    return [node.name, str(node.state), str(node.attempts), code, seconds, node.reason]
+
+
+def _wide_row(node: NodeView) -> list[str]:
     results = " ".join(f"{key}={value}" for key, value in sorted(node.results.items()))
     return [
-        *row,
         format_time(node.finished_at) if node.finished_at else "",
         node.last_line,
         results,
@@ -87,8 +92,12 @@ def run_rows(
 
 
 def history_rows(views: Sequence[RunView], now: datetime) -> tuple[list[str], list[list[str]]]:
-    """Return the runs of a name, one row each, the oldest first."""
-    header = ["RUN", "PHASE", "DESIRED", "COMPLETED", "FAILED", "TOOK", "AGE"]
+    """Return the runs of a name, one row each, the oldest first.
+
+    There is a column for rollbacks if one of the runs has one.
+    """
+    undo = ["ROLLBACK"] if any(view.rollback for view in views) else []
+    header = ["RUN", "PHASE", *undo, "DESIRED", "COMPLETED", "FAILED", "TOOK", "AGE"]
     rows = []
     for view in views:
         is_timed = view.started_at and view.completed_at
@@ -96,7 +105,10 @@ def history_rows(views: Sequence[RunView], now: datetime) -> tuple[list[str], li
         totals = view.totals
         counts = [str(totals.desired), str(totals.completed), str(totals.failed)]
         text = duration(took.total_seconds()) if took is not None else ""
-        rows.append([view.report, view.phase_text, *counts, text, age(view.created_at, now)])
+        undone = [view.rollback.reason if view.rollback else ""] if undo else []
+        rows.append(
+            [view.report, view.phase_text, *undone, *counts, text, age(view.created_at, now)]
+        )
     return header, rows
 
 

@@ -12,7 +12,7 @@ from kubectl_dsjob.outputs import Output
 # The commands in the order in which a newcomer needs them; others follow.
 _ORDER = (
     *("run", "status", "logs", "wait", "list", "report", "results", "history", "diff"),
-    *("pause", "resume", "plan", "approve", "promote", "abort", "retry", "rerun"),
+    *("pause", "resume", "plan", "approve", "promote", "abort", "retry", "rollback", "rerun"),
 )
 
 

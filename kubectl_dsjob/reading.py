@@ -6,8 +6,10 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from kubectl_dsjob import node_tables
 from kubectl_dsjob.cluster import (
@@ -16,6 +18,7 @@ from kubectl_dsjob.cluster import (
     need_report,
     need_run,
     read_history,
+    read_rollback,
     read_run,
 )
 from kubectl_dsjob.edge import Answer
@@ -35,6 +38,25 @@ SLOW_POLL_SECONDS = 5.0
 _MANY_NODES = 500
 # Another program reads the lines: they are not cut for a screen.
 _PLAIN_WIDTH = 4096
+
+
+Show = Callable[[RunView], None]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What ends a `follow`: whether a run is over, what is said then, and the exit code."""
+
+    is_over: Callable[[RunView], bool]
+    words: Callable[[RunView], str]
+    exit_code: Callable[[RunView], ExitCode]
+
+
+RUN_END: Final = End(
+    lambda view: view.is_ended,
+    lambda view: f"{view.name}: {view.phase_text}: {view.message or view.reason}",
+    lambda view: view.exit_code,
+)
 
 
 async def list_runs(
@@ -69,7 +91,9 @@ async def status(target: Target, name: str) -> Answer:
 
 async def report(target: Target, name: str, output: Output, html: str) -> Answer:
     """Return the nodes of a run, or write them as a page."""
-    view = await _read(target, name)
+    async with await target.connect() as client:
+        view = await need_run(client, target.find_namespace(), name)
+        view = await read_rollback(client, view)
     if html:
         try:
             await asyncio.to_thread(Path(html).write_text, html_page(view), "utf-8")
@@ -115,27 +139,29 @@ async def follow(
     target: Target,
     name: str,
     limit_seconds: float | None,
-    show: Callable[[RunView], None],
+    show: Show,
     uid: str = "",
+    *,
+    end: End = RUN_END,
 ) -> Answer:
     """Show a run until it has ended, also if its Job is deleted meanwhile: the report answers.
 
     Ends with TIMEOUT after `limit_seconds`, None for no limit.
     """
     namespace = target.find_namespace()
-    end = None if limit_seconds is None else time.monotonic() + limit_seconds
+    deadline = None if limit_seconds is None else time.monotonic() + limit_seconds
     async with await target.connect() as client:
         view = await read_run(client, namespace, name, uid) if uid else None
         view = view or await need_run(client, namespace, name)
         reader = PatientReader(client)
         while True:
             show(view)
-            if view.is_ended:
+            if end.is_over(view):
                 # The live view, which is not imported here, has shown how the run ended.
                 has_shown = getattr(show, "shows_the_end", False)
-                words = "" if has_shown else "\n".join(_last_words(view, target))
-                return Answer(words=words, code=view.exit_code)
-            left = POLL_SECONDS if end is None else end - time.monotonic()
+                words = "" if has_shown else "\n".join(_last_words(view, target, end))
+                return Answer(words=words, code=end.exit_code(view))
+            left = POLL_SECONDS if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 words = (
                     f"{view.name} has not ended within {limit_seconds:g} seconds. The run goes on."
@@ -143,13 +169,12 @@ async def follow(
                 return Answer(words=words, code=ExitCode.TIMEOUT)
             is_large = view.totals.desired > _MANY_NODES
             pause = SLOW_POLL_SECONDS if is_large else POLL_SECONDS
-            await asyncio.sleep(min(pause, left) if end is not None else pause)
+            await asyncio.sleep(min(pause, left) if deadline is not None else pause)
             view = await reader.read(view)
 
 
-def _last_words(view: RunView, target: Target) -> list[str]:
-    first = f"{view.name}: {view.phase_text}: {view.message or view.reason}"
-    return [first, *(next_step(view, _flags(target)) if view.exit_code else [])]
+def _last_words(view: RunView, target: Target, end: End) -> list[str]:
+    return [end.words(view), *(next_step(view, _flags(target)) if end.exit_code(view) else [])]
 
 
 async def _read(target: Target, name: str) -> RunView:

@@ -18,6 +18,7 @@ from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.kube.client.messages import clean_text
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.rollback_view import RollbackView, view_rollback
 
 # Characters of one text on a screen: a reason, a message, a result.
 TEXT_LIMIT: Final = 1024
@@ -37,7 +38,10 @@ WORST_FIRST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node of a run; `last_line` is that of its log after a failure."""
+    """One node of a run; `last_line` is that of its log after a failure.
+
+    `rollback` is its state in the rollback of the run, "" for none, or if it was not read.
+    """
 
     name: str
     state: NodeState = NodeState.WAITING
@@ -49,6 +53,7 @@ class NodeView:
     finished_at: datetime | None = None
     results: Mapping[str, str] = field(default_factory=dict)
     last_lines: tuple[str, ...] = ()
+    rollback: str = ""
 
     @property
     def last_line(self) -> str:
@@ -61,6 +66,7 @@ class RunView:
     """One run. `exists` says whether its Job still exists; `report` is the name of its report.
 
     `batch` says how far a rollout is, and `waits_for` what it asks of a person; "" for none.
+    `has_undo` says whether its spec has a rollback that a person can request.
     """
 
     namespace: str
@@ -81,6 +87,8 @@ class RunView:
     completed_at: datetime | None = None
     nodes: tuple[NodeView, ...] = ()
     timeline: tuple[str, ...] = ()
+    rollback: RollbackView | None = None
+    has_undo: bool = False
 
     @property
     def failed(self) -> tuple[NodeView, ...]:
@@ -117,6 +125,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
     progress = job.status.condition(ConditionType.PROGRESSING)
     ended = job.status.condition(ConditionType.FAILED) if job.status.phase == Phase.FAILED else None
     shown = ended or progress
+    rollback = view_rollback(job.status.rollback, job.status.conditions)
     return RunView(
         namespace=_name(job.namespace),
         name=_name(job.name),
@@ -125,7 +134,8 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         phase=job.status.phase,
         # The controller has not seen a newer retry request yet: the run goes on.
         is_ended=job.status.phase in (Phase.SUCCEEDED, Phase.FAILED)
-        and job.status.observed_retry == job.retry_request,
+        and job.status.observed_retry == job.retry_request
+        and (rollback is None or rollback.is_ended),
         totals=_clean_totals(job.status.nodes),
         report=_name(first.name if first is not None else job.status.report),
         reason=_text(shown.reason) if shown else "",
@@ -138,12 +148,15 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         completed_at=job.status.completion_time,
         nodes=view_nodes(reports),
         timeline=tuple(map(_text, first.status.timeline)) if first else (),
+        rollback=rollback,
+        has_undo="rollback" in job.raw_spec,
     )
 
 
 def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:
     status = first.status
-    true = next((each for each in status.conditions if each.status), None)
+    own = [each for each in status.conditions if each.type != ConditionType.ROLLED_BACK]
+    true = next((each for each in own if each.status), None)
     return RunView(
         namespace=_name(first.namespace),
         name=_name(first.job_name),
@@ -161,6 +174,7 @@ def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:
         completed_at=status.completion_time,
         nodes=view_nodes(reports),
         timeline=tuple(map(_text, status.timeline)),
+        rollback=view_rollback(status.rollback, status.conditions),
     )
 
 

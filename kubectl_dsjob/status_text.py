@@ -9,6 +9,7 @@ from typing import Final
 
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.states import NodeState, Phase
+from kubectl_dsjob.rollback_view import rollback_lines, rollback_step
 from kubectl_dsjob.run_view import NodeView, RunView
 from kubectl_dsjob.tables import age, duration, shorten
 
@@ -34,6 +35,7 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
         text = ": ".join(filter(None, (view.reason, view.message)))
         lines += [shorten(line, width) for line in wrap(text, width)[:_MESSAGE_LINES]]
     lines += failure_lines(view.failed, width)
+    lines += rollback_lines(view.rollback, width)
     lines += next_step(view, flags)
     return "\n".join(lines)
 
@@ -41,7 +43,8 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
 def progress_line(view: RunView) -> str:
     """Return the progress of a run in one line, for output that is not a terminal."""
     waits = f": {view.waits_for}" if view.waits_for else ""
-    return f"{view.name}: {view.phase_text}, {counts_text(view)}{waits}"
+    rollback = f"; rollback: {view.rollback.line}" if view.rollback else ""
+    return f"{view.name}: {view.phase_text}, {counts_text(view)}{waits}{rollback}"
 
 
 def failure_lines(nodes: Sequence[NodeView], width: int) -> list[str]:
@@ -64,16 +67,26 @@ def failure_lines(nodes: Sequence[NodeView], width: int) -> list[str]:
 
 def next_step(view: RunView, flags: str = "") -> list[str]:
     """Return what the run waits for, and the command that answers; nothing if it goes on."""
-    command = f"kubectl dsjob{{}} {view.name} -n {view.namespace}{flags}"
+    command = f"kubectl dsjob {{}} {{}} -n {view.namespace}{flags}"
+    if view.exists and view.rollback and view.rollback.is_possible:
+        return rollback_step(view.rollback, command)
     if view.is_suspended:
-        return ["waits for: you, because it is suspended", "  " + command.format(" resume")]
+        way = command.format("resume", view.name)
+        return ["waits for: you, because it is suspended", f"  {way}"]
     if view.waits_for and not view.is_ended:
         return [f"waits for you: {view.waits_for}"]
     failed = [node for node in view.nodes if node.state == NodeState.FAILED] or view.totals.failed
     if view.exists and failed and view.phase in (Phase.FAILED, Phase.PAUSED):
-        return ["waits for: a retry of the failed nodes", "  " + command.format(" retry --failed")]
+        retry = command.format("retry --failed", view.name)
+        undo = command.format("rollback", view.name) + " --reason TEXT"
+        return [
+            "waits for: a retry of the failed nodes" + (", or a rollback" if view.has_undo else ""),
+            f"  {retry}",
+            *([f"  {undo}"] if view.has_undo else []),
+        ]
     if not view.exists and view.is_ended:
-        return ["the Job is deleted, this is its report", "  " + command.format(" report")]
+        way = command.format("report", view.name)
+        return ["the Job is deleted, this is its report", f"  {way}"]
     return []
 
 

@@ -21,11 +21,9 @@ from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.node_tables import format_objects
 from kubectl_dsjob.outputs import Output
-from kubectl_dsjob.reading import follow
-from kubectl_dsjob.run_view import RunView
+from kubectl_dsjob.reading import Show, follow
+from kubectl_dsjob.rollback_view import is_rolled_back
 from kubectl_dsjob.target import Target
-
-Show = Callable[[RunView], None]
 
 
 async def run_job(
@@ -71,8 +69,20 @@ async def suspend(target: Target, name: str, *, is_suspended: bool) -> Answer:
 
 async def retry(target: Target, name: str) -> Answer:
     """Request a retry of the failed nodes."""
-    await patch_job(target, name, lambda _job: manifests.retry_patch(_request()))
+    await patch_job(target, name, retry_patch_for)
     return Answer(words=f"requested a retry of the failed nodes of {name}")
+
+
+def retry_patch_for(job: Job) -> dict[str, Any]:
+    """Return the patch that requests a retry; CliError if none is acted on."""
+    if job.is_aborted or is_rolled_back(job):
+        what = "is rolled back" if is_rolled_back(job) else "is aborted"
+        way = (
+            "Apply its manifest under another name, or delete the Job and apply it again: "
+            f"kubectl delete dsj {job.name} -n {job.namespace}"
+        )
+        raise CliError(f"{job.name} {what}, and no retry revives it", way)
+    return manifests.retry_patch(_request())
 
 
 async def rerun(target: Target, name: str, nodes: tuple[str, ...]) -> Answer:

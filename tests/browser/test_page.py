@@ -6,7 +6,7 @@ import pytest
 
 from kubectl_dsjob.html_page import html_page
 from tests.browser.chromium import PICTURES, ROOT, colours, picture, rows, run
-from tests.unit.cli.views import HOSTILE, real_run
+from tests.unit.cli.views import HOSTILE, real_run, undone_run
 from tests.unit.cli.views import run as hostile_run
 
 # As in the style of the page, with light colours.
@@ -54,6 +54,15 @@ def test_a_narrow_window_shows_all_of_its_width(page, tmp_path, count):
     """A page that is wider than its window is cut: then something is at its right end."""
     shown = tmp_path / "narrow.png"
     picture(page(real_run(count)), shown, (500, 900))
+    assert {colour for row in rows(shown) for colour in row[-10:]} == {BACKGROUND}
+
+
+def test_a_rollback_is_seen_in_a_narrow_window(page, tmp_path):
+    written = page(undone_run())
+    document, _ = run(written, "--dump-dom")
+    assert "<h2>Rollback</h2>" in document
+    shown = tmp_path / "narrow.png"
+    picture(written, shown, (500, 900))
     assert {colour for row in rows(shown) for colour in row[-10:]} == {BACKGROUND}
 
 

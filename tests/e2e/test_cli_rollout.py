@@ -79,3 +79,23 @@ def test_an_aborted_run_reaches_no_further_node_and_says_why(cluster, namespace,
     run("approve", "stopped", "--step", "1")
     run("retry", "stopped")
     consistently(lambda: ran(cluster, folder) == {first: 1}, 6, "no other node starts")
+
+
+def test_a_run_that_had_succeeded_is_rolled_back_on_all_nodes(cluster, namespace, folder, run):
+    task = {"script": "#!/bin/sh\ntouch /basetarget/changed\n", "mountPath": folder}
+    undo = {"rollback": {"script": "#!/bin/sh\nrm /basetarget/changed\n"}}
+    body = make_job("undone", namespace, ttlSecondsAfterFinished=3600, **task, **undo)
+    del body["spec"]["image"]
+    cluster.apply(body)
+    wait_condition(cluster, namespace, "undone", "Complete")
+    changed = f"ls {folder}"
+    assert set(cluster.on_all_nodes(changed).values()) == {"changed\n"}
+    run.succeed("rollback", "undone", "--reason", "the disks fill up", "--wait")
+    assert set(cluster.on_all_nodes(changed).values()) == {""}
+    assert "rollback: RolledBack: 3 of 3 nodes rolled back" in run.succeed("status", "undone")
+    rows = [line.split() for line in run.succeed("report", "undone").splitlines()]
+    assert rows[0][-1] == "ROLLBACK"
+    assert {row[-1] for row in rows[1:]} == {"Completed"}
+    refused = run("retry", "undone")
+    assert refused.returncode == 1
+    assert "no retry revives it" in refused.stderr

@@ -1,10 +1,14 @@
 """The verbs about rollouts against a real API server; the test plays the controller."""
 
 import json
+import threading
+import time
 
 import pytest
 
 from tests.integration.cli_process import call
+from tests.integration.jobs import job
+from tests.integration.test_cli import add_report
 
 PREFIX = "daemonset.darkowlzz.space/"
 WAITS = "step 1 of 2 is done and waits for approval"
@@ -100,3 +104,89 @@ def test_without_a_job_there_is_a_sentence_with_a_way_out(dsjob, words):
     assert "there is no Job 'gone'" in done.stderr
     assert "kubectl dsjob list" in done.stderr
     assert done.stdout == ""
+
+
+UNDO = {"image": "i", "rollback": {"command": ["rm"]}}
+NAMES = {"jobs": ["undone-rollback"], "reports": ["undone-rollback-r"]}
+COUNTS = {"desired": 2, "completed": 1, "failed": 0, "unreachable": 1}
+MOMENT = "2026-01-01T00:00:00Z"
+
+
+def rolled_back(status, reason, message="n2 is unreachable"):
+    known = {"type": "RolledBack", "status": status, "reason": reason, "message": message}
+    return {**known, "lastTransitionTime": MOMENT}
+
+
+def test_a_rollback_is_requested_and_followed_to_its_end(dsjob, kube_env, namespace):
+    kube_env.apply(job(namespace, UNDO, name="undone"))
+    uid = kube_env.get("dsj", "undone", namespace)["metadata"]["uid"]
+    failed = {"type": "Failed", "status": "True", "reason": "MaxFailedNodesExceeded"}
+    failed |= {"message": "1 of 3 nodes failed", "lastTransitionTime": MOMENT}
+    totals = {"desired": 3, "waiting": 1, "active": 0, "completed": 1, "failed": 1}
+    first = {"phase": "Failed", "conditions": [failed], "nodes": {**totals, "unreachable": 0}}
+    kube_env.patch_status("dsj", "undone", namespace, first)
+    assert "kubectl dsjob rollback undone" in dsjob("status", "undone").stdout
+
+    done = dsjob("rollback", "undone")
+    assert done.returncode == 2
+    assert "--reason" in done.stderr
+    done = dsjob("rollback", "undone", "--reason", "why", "--wait", "--timeout", "1")
+    assert done.returncode == 4, done
+    annotations = kube_env.get("dsj", "undone", namespace)["metadata"]["annotations"]
+    assert annotations[f"{PREFIX}rollback"] == "why"
+    again = dsjob("rollback", "undone", "--reason", "more")
+    assert again.returncode == 2
+    assert "requested already" in again.stderr
+    refused = dsjob("retry", "undone")
+    assert refused.returncode == 1
+    assert "no retry revives it" in refused.stderr
+
+    end = {**NAMES, **COUNTS, "unreachableNames": "n2", "completionTime": MOMENT}
+    conditions = [failed, rolled_back("True", "RolledBackPartly")]
+    status = {"conditions": conditions, "rollback": end}
+    kube_env.patch_status("dsj", "undone", namespace, status)
+    shown = dsjob("status", "undone").stdout
+    assert "rollback: RolledBackPartly: 1 of 2 nodes rolled back, 1 unreachable" in shown
+    assert "retry" not in shown
+
+    states = {"n1": {"uid": "u1", "state": "Completed", "attempts": 1}}
+    both = states | {"n2": {"uid": "u2", "state": "Failed", "attempts": 1}}
+    report_status = {"phase": "Failed", "nodeStates": both, "rollback": end}
+    add_report(kube_env, namespace, uid, report_status, job="undone")
+    undo = {"phase": "Failed", "nodeStates": states}
+    add_report(kube_env, namespace, "r", undo, job="undone-rollback")
+    rows = json.loads(dsjob("report", "undone", "-o", "json").stdout)
+    assert [(row["node"], row["rollback"]) for row in rows] == [("n1", "Completed"), ("n2", "")]
+    kube_env.kubectl("delete", "dsj", "undone", "-n", namespace)
+    assert "rollback: RolledBackPartly" in dsjob("status", "undone").stdout
+    assert "RolledBackPartly" in dsjob("history", "undone").stdout
+    gone = dsjob("rollback", "undone", "--reason", "late")
+    assert gone.returncode == 1
+    assert "It is deleted. Read its report" in gone.stderr
+
+
+def test_a_rollback_that_nothing_describes_is_refused(dsjob, rollout, annotations):
+    done = dsjob("rollback", "sweep", "--reason", "why")
+    assert done.returncode == 2
+    assert "has no spec.rollback" in done.stderr
+    assert annotations() == {}
+
+
+def test_a_rollback_of_all_nodes_is_a_success(dsjob, kube_env, namespace):
+    kube_env.apply(job(namespace, UNDO, name="undone"))
+    whole = {**NAMES, "desired": 2, "completed": 2, "failed": 0, "unreachable": 0}
+
+    def play():
+        time.sleep(3)
+        for condition in (rolled_back("False", "RollingBack"), rolled_back("True", "RolledBack")):
+            status = {"conditions": [condition], "rollback": whole}
+            kube_env.patch_status("dsj", "undone", namespace, status)
+            time.sleep(2)
+
+    controller = threading.Thread(target=play)
+    controller.start()
+    done = dsjob("rollback", "undone", "--reason", "why", "--wait", "--timeout", "40")
+    controller.join()
+    assert done.returncode == 0, done
+    assert "rollback: RollingBack: 2 of 2 nodes rolled back" in done.stdout
+    assert "undone: RolledBack: 2 of 2 nodes rolled back" in done.stderr

@@ -1,11 +1,13 @@
 """Runs to be shown, small and large, honest and hostile."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from daemonset_job.api.job import parse_job
 from daemonset_job.api.report import parse_report
 from daemonset_job.api.times import format_time
+from kubectl_dsjob.rollback_view import RollbackView
 from kubectl_dsjob.run_view import RunView, view_run
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
@@ -117,3 +119,23 @@ def real_run(count: int) -> RunView:
         },
     }
     return view_run(None, [parse_report(report)])
+
+
+def undone_run() -> RunView:
+    """Return a run that was rolled back on all nodes but two."""
+    undone = RollbackView(
+        "RolledBackPartly",
+        is_ended=True,
+        has_succeeded=True,
+        message="3 of 5 nodes are rolled back; two are unreachable since 11:58",
+        jobs=("grow-disk-rollback",),
+        desired=5,
+        completed=3,
+        unreachable=2,
+        unreachable_names="worker-[3-4].eu-central-1.compute.internal.example.com",
+        requested_by="kubectl-dsjob",
+    )
+    view = replace(real_run(5), rollback=undone)
+    words = ("Completed", "Completed", "", "", "Completed")
+    nodes = (replace(node, rollback=word) for node, word in zip(view.nodes, words, strict=True))
+    return replace(view, nodes=tuple(nodes))
