@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Final
 
-from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition
 from daemonset_job.api.rollback_status import RollbackStatus
@@ -108,8 +107,7 @@ def view_rollback(
 def is_rolled_back(job: Job) -> bool:
     """Return whether a Job is rolled back, or will be."""
     found = view_rollback(job.status.rollback, job.status.conditions)
-    is_requested = job.annotations.get(names.ANNOTATION_ROLLBACK) and "rollback" in job.raw_spec
-    return bool(is_requested or (found and found.is_possible))
+    return job.is_rollback_requested or (found is not None and found.is_possible)
 
 
 def rollback_lines(rollback: RollbackView | None, width: int) -> list[str]:
@@ -142,8 +140,9 @@ def rollback_step(rollback: RollbackView, command: str) -> list[str]:
             "  " + command.format("status", job) + " --watch",
         ]
     return [
-        f"waits for you: the rollback has failed in Job {job}",
+        f"waits for you: correct the node, then retry Job {job}, which does the rollback",
         "  " + command.format("logs", job) + " --failed",
+        "  " + command.format("retry --failed", job),
     ]
 
 

@@ -47,7 +47,7 @@ def _check(job: Job) -> None:
     if is_rolled_back(job):
         way = f"See how far it is: kubectl dsjob status {job.name} -n {job.namespace}"
         raise CliError(f"a rollback of {job.name} was requested already", way, ExitCode.USAGE)
-    if "rollback" not in job.raw_spec:
+    if not job.can_roll_back:
         edit = f"kubectl edit dsj {job.name} -n {job.namespace}"
         way = f"Add it, then repeat the command: {edit}"
         if job.spec.is_continuous:

@@ -149,7 +149,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         nodes=view_nodes(reports),
         timeline=tuple(map(_text, first.status.timeline)) if first else (),
         rollback=rollback,
-        has_undo="rollback" in job.raw_spec,
+        has_undo=job.can_roll_back,
     )
 
 

@@ -146,7 +146,10 @@ def test_the_command_that_answers_is_about_the_job_of_the_rollback():
     waits = view_run(job(GOING, [condition("False", "RollingBack")]), ())
     assert next_step(waits)[1] == "  kubectl dsjob status sweep-rollback -n cli --watch"
     failed = view_run(job(GOING, [condition("False", "RollbackFailed")]), ())
-    assert next_step(failed)[1] == "  kubectl dsjob logs sweep-rollback -n cli --failed"
+    assert next_step(failed)[1:] == [
+        "  kubectl dsjob logs sweep-rollback -n cli --failed",
+        "  kubectl dsjob retry --failed sweep-rollback -n cli",
+    ]
 
 
 def test_a_failed_run_that_can_be_undone_says_so():
