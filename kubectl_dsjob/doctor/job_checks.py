@@ -14,6 +14,8 @@ from daemonset_job.kube.client.resource import JOBS
 from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.doctor.findings import Area, Finding, Level
 from kubectl_dsjob.doctor.reads import Missing, read_all
+from kubectl_dsjob.doctor.rollback_checks import judge_rollback
+from kubectl_dsjob.rollback_view import is_rolled_back
 from kubectl_dsjob.tables import duration
 
 JOBS_LIMIT: Final = 2000
@@ -77,12 +79,19 @@ def judge_job(raw: Mapping[str, Any], now: datetime, limit: timedelta) -> Findin
 
 
 def _by_conditions(job: Job, now: datetime, limit: timedelta) -> Finding | None:
+    stuck_rollback = judge_rollback(job, now, limit)
+    if stuck_rollback is not None or job.has_open_rollback:
+        return stuck_rollback
     if job.status.is_true(ConditionType.FAILED):
         return _failed(job, now, limit)
     if job.status.is_true(ConditionType.COMPLETE):
         return _not_deleted(job, now, limit)
     if job.spec.suspend or job.status.phase == Phase.PAUSED:
         return _paused(job, now, limit)
+    return _without_progress(job, now, limit)
+
+
+def _without_progress(job: Job, now: datetime, limit: timedelta) -> Finding | None:
     progressing = job.status.condition(ConditionType.PROGRESSING)
     if progressing is None or progressing.status is not False:
         return None
@@ -103,8 +112,10 @@ def _failed(job: Job, now: datetime, limit: timedelta) -> Finding | None:
     if not _is_long(since, now, limit):
         return None
     text = f"{_head(job)} has failed, {_since(since, now)} ago: {failed.reason}: {failed.message}"
-    way = f"kubectl dsjob retry {_where(job)} --failed; or kubectl delete dsj {_where(job)}"
-    return _stuck(text, way)
+    delete = f"kubectl delete dsj {_where(job)}"
+    if job.is_aborted or is_rolled_back(job):
+        return _stuck(text, f"No retry revives it. Read its report, then: {delete}")
+    return _stuck(text, f"kubectl dsjob retry {_where(job)} --failed; or {delete}")
 
 
 def _paused(job: Job, now: datetime, limit: timedelta) -> Finding | None:
@@ -122,6 +133,8 @@ def _not_deleted(job: Job, now: datetime, limit: timedelta) -> Finding | None:
     ended = job.status.completion_time
     if job.spec.is_continuous or ended is None:
         return None
+    if job.status.rollback is not None:
+        ended = max(ended, job.status.rollback.completion_time or ended)
     due = ended + timedelta(seconds=job.spec.ttl_seconds_after_finished or 0)
     if now - due <= limit:
         return None

@@ -179,6 +179,13 @@ def condition(type_, status, minutes=10, reason="Reason", message="why"):
     }
 
 
+def undone(status, reason, minutes=10, **more):
+    """Return a failed Job with the condition of its rollback."""
+    conditions = [condition("Failed", "True"), condition("RolledBack", status, minutes, reason)]
+    spec = {"rollback": {"command": ["x"]}, "failurePolicy": {"action": "Rollback"}}
+    return job(conditions, spec, **more)
+
+
 PAUSED = {"phase": "Paused"}
 COMPLETE = [condition("Complete", "True")]
 
@@ -195,6 +202,8 @@ COMPLETE = [condition("Complete", "True")]
         ),
         (job(COMPLETE, completionTime=time(10)), "should have been deleted 10m ago"),
         (job([condition("Suspended", "True")], **PAUSED), "is paused for 10m: why"),
+        (undone("False", "RollbackWaiting"), "not rolled back for 10m: RollbackWaiting: why"),
+        (undone("False", "RollbackFailed"), "not rolled back for 10m: RollbackFailed: why"),
     ],
 )
 def test_a_stuck_job_is_found_with_its_cause_and_a_way_out(raw, words):
@@ -220,10 +229,24 @@ def test_a_stuck_job_is_found_with_its_cause_and_a_way_out(raw, words):
         job(COMPLETE, {"ttlSecondsAfterFinished": 600}, completionTime=time(10)),
         job(COMPLETE, {"completion": {"policy": "Continuous"}}, completionTime=time(60)),
         job([condition("Suspended", "True", 5)], **PAUSED),
+        undone("False", "RollingBack", rollback={"desired": 3}),
+        undone("False", "RollbackWaiting", 5),
+        job(COMPLETE, completionTime=time(10), rollback={"completionTime": time(4)}),
     ],
 )
 def test_a_job_that_is_not_stuck_is_not_named(raw):
     assert job_checks.judge_job(raw, NOW, LIMIT) is None
+
+
+def test_what_no_retry_revives_is_only_deleted():
+    whole = {"desired": 1, "completed": 1, "completionTime": time(9)}
+    for raw in (
+        undone("True", "RolledBack", rollback=whole),
+        job([condition("Failed", "True", reason="Aborted")]),
+    ):
+        found = job_checks.judge_job(raw, NOW, LIMIT)
+        assert "kubectl dsjob retry" not in found.way_out
+        assert "kubectl delete dsj sweep -n team" in found.way_out
 
 
 def test_a_job_that_cannot_be_read_is_named():
