@@ -12,6 +12,7 @@ from typing import Final
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition
+from daemonset_job.api.rollback import is_rollback_requested
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.states import ConditionType
 from daemonset_job.kube.client.messages import clean_text
@@ -107,7 +108,7 @@ def view_rollback(
 def is_rolled_back(job: Job) -> bool:
     """Return whether a Job is rolled back, or will be."""
     found = view_rollback(job.status.rollback, job.status.conditions)
-    return job.is_rollback_requested or (found is not None and found.is_possible)
+    return is_rollback_requested(job) or (found is not None and found.is_possible)
 
 
 def rollback_lines(rollback: RollbackView | None, width: int) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
+from daemonset_job.api.rollback import can_roll_back
 from daemonset_job.api.rollout_requests import ABORT_LIMIT
 from kubectl_dsjob.edge import Answer, say
 from kubectl_dsjob.errors import CliError
@@ -47,7 +48,7 @@ def _check(job: Job) -> None:
     if is_rolled_back(job):
         way = f"See how far it is: kubectl dsjob status {job.name} -n {job.namespace}"
         raise CliError(f"a rollback of {job.name} was requested already", way, ExitCode.USAGE)
-    if not job.can_roll_back:
+    if not can_roll_back(job):
         edit = f"kubectl edit dsj {job.name} -n {job.namespace}"
         way = f"Add it, then repeat the command: {edit}"
         if job.spec.is_continuous:

@@ -14,6 +14,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.report import JobReport, merge_evidence, merge_records
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
+from daemonset_job.api.rollback import can_roll_back
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.kube.client.messages import clean_text
@@ -149,7 +150,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         nodes=view_nodes(reports),
         timeline=tuple(map(_text, first.status.timeline)) if first else (),
         rollback=rollback,
-        has_undo=job.can_roll_back,
+        has_undo=can_roll_back(job),
     )
 
 

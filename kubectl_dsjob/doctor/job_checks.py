@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from daemonset_job.api.job import Job, parse_job
+from daemonset_job.api.rollback import has_open_rollback
 from daemonset_job.api.states import ConditionType, Phase
 from daemonset_job.api.times import parse_time
 from daemonset_job.kube.client.client import KubeClient
@@ -80,7 +81,7 @@ def judge_job(raw: Mapping[str, Any], now: datetime, limit: timedelta) -> Findin
 
 def _by_conditions(job: Job, now: datetime, limit: timedelta) -> Finding | None:
     stuck_rollback = judge_rollback(job, now, limit)
-    if stuck_rollback is not None or job.has_open_rollback:
+    if stuck_rollback is not None or has_open_rollback(job):
         return stuck_rollback
     if job.status.is_true(ConditionType.FAILED):
         return _failed(job, now, limit)
