@@ -87,7 +87,7 @@ def test_what_starts_nothing_needs_no_such_right(kube_env: KubeEnv, namespace, o
     kube_env.kubectl("delete", "dsj", "sample", "-n", namespace, user=outsider)
 
 
-@pytest.mark.parametrize("request_", ["retry", "rerun"])
+@pytest.mark.parametrize("request_", ["retry", "rerun", "rollback"])
 def test_a_request_is_work_and_needs_the_right(
     kube_env: KubeEnv, namespace, outsider, writer, request_
 ):

@@ -43,6 +43,8 @@ def with_rollbacks(schedule: Schedule, rng: Random) -> Schedule:
         spec["rollout"] = {"maxParallel": rng.choice((1, 1, 2))}
     tasks = {node.name: _task(rng) for node in schedule.nodes}
     tasks[rng.choice(schedule.nodes).name] = Task("fail", rng.choice((0.2, 1.0, 3.0)), 1, 99)
+    if rng.random() < 0.3:
+        spec["failurePolicy"] = {**spec["failurePolicy"], "pods": "Delete"}
     return replace(
         schedule,
         jobs=(replace(first, spec=spec, tasks=tasks),),
