@@ -122,7 +122,8 @@ def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
         *_altered_conditions(found.alteration),
     ]
     token = job.status.completion_token
-    if job.has_new_revision:
+    # That of a script is always the same, so it is found again if the status has lost it.
+    if job.has_new_revision or (not token and job.spec.has_script):
         token = default_token(job, found.token)
     return replace(
         job.status,

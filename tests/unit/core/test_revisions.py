@@ -126,6 +126,16 @@ def test_a_job_that_changes_to_a_script_gets_a_token_that_no_script_prints(
     assert cluster.job.completion_token == "done"
 
 
+def test_the_token_of_a_script_is_found_again_if_the_status_has_lost_it() -> None:
+    cluster = change(standing("a", completed=("a",)), image="", script="echo done")
+    run(cluster)
+    token = cluster.job.completion_token
+    assert token == f"completed-{cluster.job.uid}"
+    cluster.job = replace(cluster.job, status=replace(cluster.job.status, completion_token=""))
+    run(cluster)
+    assert cluster.job.completion_token == token
+
+
 def test_a_token_of_the_jobs_own_stays_in_force_when_it_gets_a_script() -> None:
     cluster = standing("a", completed=("a",))
     completion = replace(CONTINUOUS, token="mine")
