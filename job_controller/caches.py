@@ -135,6 +135,10 @@ class Caches(SharedInformers):
         found = self._jobs.store.get(key)
         return None if found is None else expand_job(found)
 
+    def compact_job(self, key: JobKey) -> Job | None:
+        """Return the Job of that key without the long parts of its spec, which takes no time."""
+        return self._jobs.store.get(key)
+
     def jobs(self) -> list[Job]:
         """Return all Jobs, without the long parts of their specs."""
         return self._jobs.store.values()

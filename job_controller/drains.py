@@ -67,6 +67,8 @@ class Drains:
         self._cordons = CordonActions(writer)
         # The last eviction of each pod, by its UID: when, and the answer if it was a refusal.
         self._evictions: dict[JobKey, dict[str, tuple[float, str]]] = {}
+        # When an eviction was first requested on each node in its present drain.
+        self._tried: dict[JobKey, dict[str, float]] = {}
         # What was left on each node that is drained, and when that was listed.
         self._listed: dict[JobKey, dict[str, tuple[float, NodeDrain]]] = {}
 
@@ -74,6 +76,7 @@ class Drains:
         """Forget the drains of a deleted Job."""
         self._evictions.pop(key, None)
         self._listed.pop(key, None)
+        self._tried.pop(key, None)
 
     async def with_drains(self, key: JobKey, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with what is left on the nodes that are being drained."""
@@ -95,6 +98,8 @@ class Drains:
         listed = {name: (at, state) for name, at, state in results if state is not None}
         self._listed[key] = listed
         found = {name: state for name, (_, state) in listed.items()}
+        tried = self._tried.get(key, {})
+        self._tried[key] = {node.name: tried[node.name] for node in nodes if node.name in tried}
         return replace(snapshot, drains=self._with_answers(key, found))
 
     async def execute(self, key: JobKey, action: DrainAction) -> None:
@@ -172,7 +177,9 @@ class Drains:
         known = {uid: tried for uid, tried in self._evictions.get(key, {}).items() if uid in left}
         self._evictions[key] = known
 
-        def with_answers(state: NodeDrain) -> NodeDrain:
+        tried = self._tried[key]
+
+        def with_answers(name: str, state: NodeDrain) -> NodeDrain:
             answers = {
                 pod.uid: known[pod.uid][1]
                 for pod in state.leaving
@@ -184,9 +191,14 @@ class Drains:
                 if not pod.is_terminating
                 and (pod.uid not in known or now >= known[pod.uid][0] + RETRY_SECONDS)
             ]
-            return replace(state, answers=answers, due=tuple(due[:EVICTIONS_PER_NODE]))
+            return replace(
+                state,
+                answers=answers,
+                due=tuple(due[:EVICTIONS_PER_NODE]),
+                tried_seconds=now - tried[name] if name in tried else None,
+            )
 
-        return {name: with_answers(state) for name, state in found.items()}
+        return {name: with_answers(name, state) for name, state in found.items()}
 
     # --- evictions -----------------------------------------------------------------------
 
@@ -194,6 +206,8 @@ class Drains:
         """Request evictions. A refusal is kept, and one for lack of the right is raised."""
         room = asyncio.Semaphore(EVICTIONS_AT_ONCE)
         tried = self._evictions.setdefault(key, {})
+        now = self._dependencies.clock.monotonic()
+        self._tried.setdefault(key, {}).setdefault(action.node, now)
         evicted: list[str] = []
 
         async def one(pod: DrainedPod) -> None:

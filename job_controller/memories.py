@@ -13,6 +13,7 @@ from job_controller.event_causes import EventCauses
 from job_controller.node_change_store import NodeChangeStore
 from job_controller.outbound import Outbound
 from job_controller.pod_checks import PodChecks
+from job_controller.preview_pace import PreviewPaces
 from job_controller.reapply_backoff import ReapplyBackoff
 from job_controller.refusal_backoff import RefusalBackoff
 from job_controller.sightings import SightingStore
@@ -51,6 +52,7 @@ class Memories:
         self.node_changes = NodeChangeStore()
         self.event_causes = EventCauses(dependencies.client, dependencies.clock)
         self.pod_checks = PodChecks(dependencies.client, dependencies.clock)
+        self.preview_paces = PreviewPaces()
         self.source_checks = SourceChecks(
             lambda: dependencies.settings().sources, dependencies.clock, Outbound()
         )

@@ -141,7 +141,9 @@ class Reconciler:
         snapshot = await self._drains.with_drains(key, snapshot)
         started, now = self._dependencies.clock.monotonic(), self._dependencies.clock.now()
         plan = decide(snapshot, now)
-        self._caches.record_duration(key, self._dependencies.clock.monotonic() - started)
+        seconds = self._dependencies.clock.monotonic() - started
+        self._caches.record_duration(key, seconds)
+        plan = self._memories.preview_paces.defer(key, plan, seconds, started + seconds)
         self._memories.source_checks.ask(key, plan.source_queries)
         plan = self._memories.reapply_backoff.defer(key, plan, started)
         plan = self._defer_progress(key, job, plan)

@@ -62,6 +62,9 @@ def find_predecessors(caches: Caches, job: Job) -> dict[str, Predecessor]:
         if (name := names.pop(0)) in found:
             continue
         key = job.namespace, name
-        found[name] = newest_run(name, caches.job(key), caches.reports_of(key))
+        # Others own these: no whole spec is unpacked, and reports count only of deleted Jobs.
+        other = caches.compact_job(key)
+        reports = caches.reports_of(key) if other is None else ()
+        found[name] = newest_run(name, other, reports)
         names.extend(found[name].waits_for)
     return found

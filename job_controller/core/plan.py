@@ -210,7 +210,7 @@ class Plan:
     `has_missing_pods`: pods of the DaemonSet do not exist without a known reason. Its events may
     have one. `unexplained_pod` is the UID of a pod that does not start without a known reason, ""
     without one. `pod_query` says which pods a check of the rollout asks about, and `source_queries`
-    what it asks of sources.
+    what it asks of sources. `has_preview`: it shows a preview, which is made again after a while.
     """
 
     actions: tuple[Action, ...] = ()
@@ -221,6 +221,7 @@ class Plan:
     unexplained_pod: str = ""
     pod_query: PodQuery | None = None
     source_queries: tuple[SourceQuery, ...] = ()
+    has_preview: bool = False
 
 
 _DEFERRABLE_WITH: Final = (

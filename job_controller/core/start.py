@@ -58,6 +58,7 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
             actions=() if status == job.status else (WriteStatus(status),),
             events=tuple(start_blocker_events(job, start_blocker)),
             requeue_after=min(waits, default=None),
+            has_preview=preview is not None,
         )
     if not snapshot.is_dry_run_done:
         desired = build_daemon_set(

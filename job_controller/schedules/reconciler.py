@@ -72,10 +72,13 @@ class ScheduleReconciler:
         plan = decide_schedule(snapshot, now)
         if plan.start is not None:
             await self._delete(scheduled, plan)
-            tried, success = await self._start(snapshot, plan.start)
+            tried, success, created = await self._start(snapshot, plan.start)
             self._metrics.count_start(tried.result)
-            # With the Job that was created, and without those that were deleted.
-            snapshot = await self._gather(scheduled)
+            if created is not None and not plan.deletions:
+                snapshot = replace(snapshot, runs=(*snapshot.runs, created))
+            else:
+                # With the Job that was there, and without those that were deleted.
+                snapshot = await self._gather(scheduled)
             successes = (*snapshot.successes, *([success] if success else []))
             snapshot = replace(snapshot, tried=tried, successes=successes)
             plan = decide_schedule(snapshot, now)
@@ -151,29 +154,30 @@ class ScheduleReconciler:
 
     async def _start(
         self, snapshot: ScheduleSnapshot, start: StartRun
-    ) -> tuple[TriedStart, datetime | None]:
-        """Create the Job of a start unless it was created before; with the time of its success.
+    ) -> tuple[TriedStart, datetime | None, Run | None]:
+        """Create the Job of a start unless it was created before; with its success, or as created.
 
         Our Jobs are deleted when they have succeeded. So a Job that is missing may have run; then
         its report is there, which is created before the first task.
         """
         scheduled = snapshot.scheduled
         if any(run.name == start.name for run in snapshot.runs):
-            return TriedStart(start.moment, StartResult.WAS_STARTED), None
+            return TriedStart(start.moment, StartResult.WAS_STARTED), None, None
         was_started, success = await self._find_report(scheduled, start.name)
         if was_started:
-            return TriedStart(start.moment, StartResult.WAS_STARTED), success
+            return TriedStart(start.moment, StartResult.WAS_STARTED), success, None
         try:
-            await self._client.create(JOBS, build_run(scheduled, start), scheduled.namespace)
+            body = build_run(scheduled, start)
+            created = await self._client.create(JOBS, body, scheduled.namespace)
         except AlreadyExists:
-            return TriedStart(start.moment, await self._find_owner(scheduled, start)), None
+            return TriedStart(start.moment, await self._find_owner(scheduled, start)), None, None
         except KubeError as error:
             if not is_refusal(error):
                 raise
             message = error.message or error.reason
-            return TriedStart(start.moment, StartResult.REFUSED, message), None
+            return TriedStart(start.moment, StartResult.REFUSED, message), None, None
         logger.info("created a Job", job=start.name)
-        return TriedStart(start.moment, StartResult.STARTED), None
+        return TriedStart(start.moment, StartResult.STARTED), None, _run_of(created)
 
     async def _find_owner(self, scheduled: ScheduledJob, start: StartRun) -> StartResult:
         """Return whether the Job that has the name is of this ScheduledJob."""

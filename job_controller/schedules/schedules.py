@@ -17,6 +17,8 @@ from job_controller.schedules.reconciler import ScheduleReconciler
 
 # Of one namespace. A start is a few requests, and one more worker is left for other namespaces.
 _WORKERS = 2
+# Changes are gathered for that time: a start changes the ScheduledJob, and creates a Job.
+_DEBOUNCE_SECONDS = 0.5
 
 
 class Schedules:
@@ -26,9 +28,12 @@ class Schedules:
         self, client: KubeClient, config: Config, metrics: Metrics, *, clock: Clock
     ) -> None:
         self._queue: WorkQueue[JobKey] = WorkQueue(group_of=namespace_of, group_limit=_WORKERS)
-        self.cache = ScheduleCache(client, config.namespaces, clock, self._queue.add)
+        self.cache = ScheduleCache(client, config.namespaces, clock, self._wake)
         self._metrics = ScheduleMetrics(metrics.registry, lambda: len(self.cache))
         self._results = ReconcileResults(metrics.reconciles)
+
+    def _wake(self, key: JobKey) -> None:
+        self._queue.add_after(key, _DEBOUNCE_SECONDS)
 
     async def work(self, dependencies: Dependencies) -> None:
         """Look at every ScheduledJob once, then at those that change or are due."""

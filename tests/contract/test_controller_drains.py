@@ -367,3 +367,17 @@ async def test_a_node_that_is_deleted_while_it_is_drained_holds_nothing_up(serve
         cluster.join("b")
         await until(lambda: is_started(cluster))
         assert is_cordoned(server, "b")
+
+
+async def test_a_drain_goes_on_after_a_controller_was_away_for_longer_than_its_timeout(
+    server, cluster
+):
+    put_pod(server)
+    server.fail_next("POST", EVICTION, 429, 1, message=BUDGET)
+    async with running(server):
+        cluster.apply(**DRAIN)
+        await until(lambda: record(server).get("reason") == "DrainBlocked")
+    await asyncio.sleep(600)
+    async with running(server):
+        await until(lambda: is_started(cluster))
+    assert len(evictions(cluster)) == 2

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
+from daemonset_job.api import names
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import parse_job
 from daemonset_job.api.report import parse_report
@@ -28,6 +29,7 @@ from daemonset_job.kube.client.errors import (
 from daemonset_job.kube.client.pod_logs import PodLogOptions
 from daemonset_job.kube.client.resource import Resource
 from daemonset_job.kube.client.selection import Selection
+from tests.fakekube.selectors import carries
 from tests.simulation.oracle.idle_writes import judge_idle_write
 from tests.simulation.server import DAEMON_SETS, EVENTS, JOBS, PODS, REPORTS, Raw
 
@@ -83,12 +85,14 @@ class Client:
     ) -> Raw:
         read_at = dict(self.ledger_read_at)
         decided_on = dict(self._world.decided_on) if resource.plural == PODS else {}
+        decisions = dict(self._world.oracle.holds.decisions) if resource.plural == PODS else {}
         entries = self._entries_seen(name, namespace) if resource.plural == REPORTS else {}
 
         def effect() -> tuple[Raw, bool]:
             self._world.oracle.ledger_read_at = read_at
             self._world.oracle.evidence.seen = entries
             self._world.gates_decided = decided_on
+            self._world.oracle.holds.gates_decided = decisions
             return self._world.server.patch(
                 self._name,
                 resource.plural,
@@ -219,15 +223,19 @@ class Client:
         return await self._call(Call("list", EVENTS, expected["involvedObject.uid"], ""), effect)
 
     async def _page_of_pods(self, what: Selection) -> Page:
-        """Answer a list of the pods of one Job, by its UID, in one page."""
-        job_uid = (what.label_selector or "").rpartition("=")[2]
+        """Answer a list of the pods of one Job, by its UID, or with a label, in one page."""
+        key, _, value = (what.label_selector or "").partition("=")
         world = self._world
 
         def effect() -> tuple[Page, bool]:
             items = [
                 cast("RawObject", raw)
                 for raw in world.server.select(PODS, None, what.namespace)
-                if world.oracle.job_of.get(raw["metadata"]["uid"]) == job_uid
+                if (
+                    world.oracle.job_of.get(raw["metadata"]["uid"]) == value
+                    if key == names.LABEL_JOB_UID
+                    else carries(raw, {key: value})
+                )
             ]
             return Page(items, str(world.server.version), "", 0), True
 

@@ -15,7 +15,7 @@ from tests.simulation.cordons import KEY
 from tests.simulation.edits import edited
 from tests.simulation.machine import TURNS_UNKNOWN_SECONDS
 from tests.simulation.schedule import Disturbance, JobPlan
-from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, Raw, node_of
+from tests.simulation.server import CONFIG_MAPS, DAEMON_SETS, JOBS, NODES, PODS, Raw, node_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -341,6 +341,32 @@ def _retry(world: World, d: Disturbance) -> None:
     _patch_job(world, d, {"metadata": {"annotations": annotation}})
 
 
+def _annotate(world: World, d: Disturbance) -> None:
+    """Write what a person wants of a rollout into the Job: approve, promote or abort."""
+    key, value = {
+        "approve": (names.ANNOTATION_APPROVE, d.what),
+        "promote": (names.ANNOTATION_PROMOTE, "all"),
+        "abort": (names.ANNOTATION_ABORT, "a mistake"),
+    }[d.kind]
+    _patch_job(world, d, {"metadata": {"annotations": {key: value}}})
+
+
+def _stop_all(world: World, d: Disturbance) -> None:
+    """Have an administrator stop all Jobs of the cluster for a while."""
+
+    def order(text: str) -> None:
+        name, namespace = names.STOP_CONFIG_MAP, names.SYSTEM_NAMESPACE
+        body: Raw = {"metadata": {"name": name}, "data": {"stop": text}}
+        if world.server.get(CONFIG_MAPS, name, namespace) is None:
+            world.server.create(USER, CONFIG_MAPS, body, namespace)
+        else:
+            world.server.patch(USER, CONFIG_MAPS, name, {"data": body["data"]}, namespace=namespace)
+        world.oracle.holds.all_stopped(is_stopped=text == "true")
+
+    order("true")
+    world.loop.call_later(d.seconds, order, "false")
+
+
 def _rerun(world: World, d: Disturbance) -> None:
     """Request that nodes run the task again: `what` is the value of the annotation."""
     _patch_job(world, d, {"metadata": {"annotations": {names.ANNOTATION_RERUN: d.what}}})
@@ -473,6 +499,10 @@ _KINDS = {
     "retry": _retry,
     "rerun": _rerun,
     "lose_status": _lose_status,
+    "approve": _annotate,
+    "promote": _annotate,
+    "abort": _annotate,
+    "stop_all": _stop_all,
     "relabel": _relabel,
     "select": _select,
     "edit": _edit,

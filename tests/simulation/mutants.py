@@ -50,6 +50,7 @@ from terminator.ledger.run_buffer import RunBuffer
 from terminator.logs import findings, read_policy
 from terminator.logs.findings import Findings
 from tests.simulation.client import Client
+from tests.simulation.hold_mutants import HOLD_MUTANTS
 from tests.simulation.node_mutants import NODE_MUTANTS
 from tests.simulation.process import Decide
 from tests.simulation.record_mutants import RECORD_MUTANTS, Mutant
@@ -500,6 +501,7 @@ MUTANTS: dict[str, Mutant] = {
         ignores_nodes_without_pod,
         gives_turns_to_all,
         sets_reachable_nodes_aside,
+        *HOLD_MUTANTS,
         *START_MUTANTS,
         *NODE_MUTANTS,
         *RECORD_MUTANTS,

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
-from daemonset_job.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE
+from daemonset_job.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE, SYSTEM_NAMESPACE
 from daemonset_job.informers.informers import SharedInformers
 from job_controller import main, reconciler
 from job_controller.config import Config as ControllerConfig
@@ -24,13 +24,14 @@ from job_controller.core.plan import Plan, WriteReportStatus, WriteStatus
 from job_controller.core.render import shards
 from job_controller.core.state import ledger_room
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.stop_watch import StopWatch
 from terminator.config import Config as TerminatorConfig
 from terminator.ledger import writer
 from terminator.scope import NamespaceScope
 from tests.simulation.client import Client
 from tests.simulation.fast_runs import NOTHING, fast_run
 from tests.simulation.oracle.processes import judge_end
-from tests.simulation.server import JOBS, NODES
+from tests.simulation.server import CONFIG_MAPS, JOBS, NODES
 from tests.simulation.settings import (
     NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
     POD_START_TIMEOUT_SECONDS,
@@ -143,7 +144,24 @@ class ControllerProcess(Process):
             events=cast("EventRecorder", NOTHING),
         )
         self._follow(controller.caches)
+        if any(each.kind == "stop_all" for each in self._world.schedule.disturbances):
+            self._follow_stop(controller, client)
         await controller.run_leader_election()
+
+    def _follow_stop(self, controller: main.Controller, client: Client) -> None:
+        """Have the controller follow the stop of all Jobs, as it does with a namespace of its own.
+
+        Here it has none: with one there would be a Lease.
+        """
+        stop = controller._stop = StopWatch(
+            cast("KubeClient", client),
+            SYSTEM_NAMESPACE,
+            self._world.clock,
+            on_change=controller._add_all,
+        )
+        watch = Watch(self._world, self, CONFIG_MAPS, stop._reflector, None)
+        self.watches[CONFIG_MAPS] = watch
+        self._world.server.watches[CONFIG_MAPS].append(watch)
 
     @property
     def expects_something(self) -> bool:
@@ -213,6 +231,7 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
             world.seen_until[snapshot.job.uid] = jobs.known_until
             nodes = world.controller.watches[NODES]
             world.decided_on[snapshot.job.uid] = jobs.known_until, nodes.known_until
+            world.oracle.holds.controller_decides(snapshot.job.uid, world.controller)
             world.oracle.demands.controller_decides(snapshot.job, snapshot.pods)
         plan = decide(snapshot, now)
         for action in plan.actions:

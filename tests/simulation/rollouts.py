@@ -17,10 +17,11 @@ def with_rollouts(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule, in a share of all schedules with rollouts."""
     if rng.random() >= SHARE or any("pods" in d.mode for d in schedule.disturbances):
         return schedule
-    return replace(schedule, jobs=tuple(_rolled_out(job, rng) for job in schedule.jobs))
+    return replace(schedule, jobs=tuple(rolled_out(job, rng) for job in schedule.jobs))
 
 
-def _rolled_out(job: JobPlan, rng: Random) -> JobPlan:
+def rolled_out(job: JobPlan, rng: Random) -> JobPlan:
+    """Return the Job with a rollout, unless the pods of its failed nodes are kept."""
     if (job.spec.get("failurePolicy") or {}).get("pods") == _KEEPS_PODS:
         return job
     rollout: dict[str, Any] = {"order": rng.choice(("Name", "Random", "Spread"))}

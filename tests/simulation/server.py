@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 # An object of the API as JSON, or a part of one. One that is stored is never changed.
 Raw = Mapping[str, Any]
 
-PODS, NODES, EVENTS = "pods", "nodes", "events"
+PODS, NODES, EVENTS, CONFIG_MAPS = "pods", "nodes", "events", "configmaps"
 JOBS, REPORTS, DAEMON_SETS = "jobs", "jobreports", "daemonsets"
 _KINDS = {
     PODS: kind_of("", PODS),
     NODES: kind_of("", NODES),
     EVENTS: kind_of("", EVENTS),
+    CONFIG_MAPS: kind_of("", CONFIG_MAPS),
     JOBS: kind_of(GROUP, JOBS),
     REPORTS: kind_of(GROUP, REPORTS),
     DAEMON_SETS: kind_of("apps", DAEMON_SETS),

@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from job_controller.core.state import counting as tally
+from tests.simulation import holds
 from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import DECIDE, MUTANTS, deletes_without_version
 from tests.simulation.oracle import INVARIANTS
@@ -19,6 +20,8 @@ from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, 
 from tests.simulation.shrink import shrink
 
 SCHEDULES = 2000
+# Those in which something holds nodes of a rollout up: see `holds`.
+HELD = range(holds.FIRST_SEED, holds.FIRST_SEED + 400)
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.
 FOUND = (
@@ -107,6 +110,11 @@ RARE = {
     "counts_time_not_ready": 1190,
     "counts_time_before_retry": 430,
     "forgets_rejections_at_gate": 420,
+    "suspends_nothing": holds.FIRST_SEED,
+    "ignores_windows": holds.FIRST_SEED + 20,
+    "approves_steps_itself": holds.FIRST_SEED + 10,
+    "continues_after_abort": holds.FIRST_SEED,
+    "needs_one_node": holds.FIRST_SEED,
 }
 
 
@@ -117,6 +125,32 @@ def test_invariants_hold_in_every_schedule():
     assert findings.count == SCHEDULES
     seeds = findings.failures
     assert not seeds, f"{findings.kinds}, see python -m tests.simulation --seed {seeds[0]}"
+
+
+def test_invariants_hold_in_every_schedule_with_holds():
+    findings = Findings()
+    for found in run_many(HELD, workers=os.cpu_count(), keeps_going=True):
+        findings.add(found)
+    assert findings.count == len(HELD)
+    seeds = findings.failures
+    assert not seeds, f"{findings.kinds}, see python -m tests.simulation --seed {seeds[0]}"
+
+
+def test_each_hold_is_in_many_of_the_schedules_with_holds():
+    counts = Counter()
+    for schedule in map(generate_schedule, HELD):
+        kinds = {d.kind for d in schedule.disturbances}
+        counts.update({kind: kind in kinds for kind in ("abort", "approve", "stop_all")})
+        specs = [job.spec for job in schedule.jobs]
+        rollouts = [spec.get("rollout", {}) for spec in specs]
+        counts["after"] += any("after" in spec for spec in specs)
+        counts["minCompleted"] += any("successPolicy" in spec for spec in specs)
+        policies = [spec.get("failurePolicy", {}) for spec in specs]
+        counts["unreachable"] += any("unreachableSeconds" in policy for policy in policies)
+        counts["window"] += any("window" in rollout for rollout in rollouts)
+        counts["exclusive"] += any("exclusive" in rollout for rollout in rollouts)
+    assert len(counts) == len(holds.NAMES)
+    assert min(counts.values()) >= 40, counts
 
 
 @pytest.mark.parametrize("seed", FOUND)

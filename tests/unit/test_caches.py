@@ -7,14 +7,18 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api.affinity import REQUIRED
+from daemonset_job.api.compact import compact_job
 from daemonset_job.api.job import Job
 from daemonset_job.api.node import parse_node
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.unreadable import Unreadable
+from job_controller import caches as caches_module
 from job_controller.caches import DEBOUNCE_SECONDS, OWNED_JOBS_LIMIT, Caches
 from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.state.predecessors import CHAIN_LIMIT
+from job_controller.snapshots import find_predecessors
 from tests.clocks import FakeClock
 from tests.unit.builders import NOW, SampleCluster, make_cluster, make_job, make_node, make_pod
 
@@ -291,3 +295,16 @@ def test_a_left_pod_concerns_the_job_of_its_label_only_while_that_is_rolled_back
     assert noted.keys_woken_by(noted.caches._pod_changed, elsewhere, None) == []
     noted.caches._pods.store.put(pod)
     assert noted.caches.pods_labelled(cluster.job) == (pod,)
+
+
+def test_jobs_that_are_waited_for_are_not_unpacked(monkeypatch):
+    """Other users own them: a reconcile looks at up to 100, each with a spec of up to 1.5 MiB."""
+    chain = [
+        make_job(f"job-{n}", spec=replace(make_job().spec, after=(f"job-{n + 1}",)))
+        for n in range(150)
+    ]
+    noted = NotedCaches(*map(compact_job, chain))
+    monkeypatch.setattr(caches_module, "expand_job", pytest.fail)
+    found = find_predecessors(noted.caches, chain[0])
+    assert list(found) == [f"job-{n + 1}" for n in range(CHAIN_LIMIT)]
+    assert found["job-1"].waits_for == ("job-2",)

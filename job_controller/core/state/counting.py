@@ -163,6 +163,7 @@ def _gather(snapshot: Snapshot, now: datetime) -> _Facts:
         job.status.completion_time,
         snapshot.failed_mount,
         job.status.observed_retry,
+        job.is_suspended,
     )
     ledger, records, pods_by_node = (
         merge_evidence(snapshot),

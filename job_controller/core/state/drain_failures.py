@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
+from daemonset_job.api.drain import Drain
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
-from job_controller.core.state.evictions import describe_left, describe_refused, ends_at
+from job_controller.core.state.evictions import (
+    NodeDrain,
+    describe_left,
+    describe_refused,
+    ends_at,
+)
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_exits import failed_record
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
@@ -16,6 +22,8 @@ from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
 # As much as the longest message of another failure, which ends with the last line of a log. A
 # thousand of them have room in one report, beside the evidence of earlier tries.
 _MESSAGE_LIMIT: Final = DETAIL_LIMIT + 120
+# From the first eviction that this controller requests: twice the usual grace period of a pod.
+_LEAST_SECONDS: Final = 60
 
 
 def drain_failure(
@@ -32,12 +40,32 @@ def drain_failure(
     if found is not None and found.refused:
         words = f"the node is not drained: {describe_refused(found)}"
         return _failed(context, record, NodeReason.DRAIN_REFUSED, words), None
-    due_at = ends_at(known.drain_started_at, drain)
-    if context.now < due_at:
+    due_at = _times_out_at(context, drain, known.drain_started_at, found)
+    if due_at is None or context.now < due_at:
         return None, due_at
     left = describe_left(found) if found is not None else "its pods are not known"
     words = f"not drained within drain.timeoutSeconds ({drain.timeout_seconds} s): {left}"
     return _failed(context, record, NodeReason.DRAIN_TIMED_OUT, words), None
+
+
+def _times_out_at(
+    context: RunContext, drain: Drain, started_at: datetime, found: NodeDrain | None
+) -> datetime | None:
+    """Return when a drain times out, None if it does not for now.
+
+    It begins again when nodes may start again. A controller that was away meanwhile tries first.
+    """
+    if context.is_suspended:
+        return None
+    due_at = ends_at(started_at, drain)
+    if found is None:
+        return due_at
+    least = min(drain.timeout_seconds, _LEAST_SECONDS)
+    if found.tried_seconds is None:
+        return None if found.due else due_at
+    if found.tried_seconds >= least:
+        return due_at
+    return max(due_at, context.now + timedelta(seconds=least - found.tried_seconds))
 
 
 def _failed(context: RunContext, record: NodeRecord, reason: NodeReason, words: str) -> NodeRecord:

@@ -7,6 +7,7 @@ that evicts itself may find no other node to run on, and then this one stays cor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -30,13 +31,15 @@ class NodeDrain:
 
     `leaving` are those that are evicted or are being deleted, `refused` those that must not be
     evicted, each with the reason. `answers` is why the API server did not evict a pod, by its UID.
-    `due` are the pods whose eviction is to be requested now.
+    `due` are the pods whose eviction is to be requested now. `tried_seconds` is how long ago this
+    controller, which may have been away, requested the first one on this node; None for never.
     """
 
     leaving: tuple[DrainedPod, ...] = ()
     refused: tuple[tuple[DrainedPod, str], ...] = ()
     answers: Mapping[str, str] = field(default_factory=dict)
     due: tuple[DrainedPod, ...] = ()
+    tried_seconds: float | None = math.inf
 
     @property
     def is_done(self) -> bool:

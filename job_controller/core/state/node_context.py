@@ -48,6 +48,7 @@ class RunContext:
     `seen` is when the controller first saw the start of each timer, see `first_seen`. `ended_at` is
     when the run ended by the controller's clock, None while it has not. `failed_mount`: see
     `Snapshot`. `observed_retry` is the request before `retry` until the status has that.
+    `is_suspended`: no further node may start, see `Job`.
     """
 
     spec: JobSpec
@@ -58,6 +59,7 @@ class RunContext:
     ended_at: datetime | None = None
     failed_mount: tuple[str, str] = ("", "")
     observed_retry: str | None = None
+    is_suspended: bool = False
 
     @property
     def unreachable_seconds(self) -> float:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tests.fakekube import daemon_sets
 from tests.fakekube.node_lifecycle import taints_of
 from tests.simulation import intent
-from tests.simulation.oracle import departures, shards
+from tests.simulation.oracle import departures, shards, sufficiency
 from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.node_versions import NodeVersions, is_newer
@@ -146,6 +146,8 @@ class Completion:
         away = {node for node in lacking.keys() - failed if self._is_away(job, view, node)}
         spec = self._spec(uid, view.generation)
         self.oracle.lifetime.claimed(uid, self.truth(job, view).values())
+        if self._is_enough(spec, job, view):
+            return
         count = max(len(view.counted or ()), len(self.truth(job, view)))
         limit, away_limit = tolerated_failures(spec, count), tolerated_absences(spec, count)
         lost = failed if away_limit is not None else failed | away
@@ -154,6 +156,20 @@ class Completion:
             self.oracle.violate("complete", words)
         for node in sorted(lacking.keys() - failed - away):
             self._violate("complete", job, node)
+
+    def _is_enough(self, spec: Raw, job: Raw, view: View) -> bool:
+        """Return whether as many nodes have completed as `successPolicy.minCompleted` asks for.
+
+        The nodes that count are those that are desired in truth, or by the newest count.
+        """
+        if "successPolicy" not in spec or view.counted is None:
+            return False
+        truth = self.truth(job, view)
+        desired = min(len(view.counted), len(truth)) or len(truth)
+        uid = job["metadata"]["uid"]
+        unselected = max(len(found) for found in self.completed_unselected(job))
+        done = sum(self.oracle.is_entered(uid, node, truth[node]) for node in truth)
+        return done + unselected >= sufficiency.required(spec, desired + unselected)
 
     def _is_away(self, job: Raw, view: View, node: str) -> bool:
         """Return whether a node is recorded as set aside, and was unreachable as far as was seen.
@@ -178,6 +194,8 @@ class Completion:
             return
         view = replace(view, generation=job["metadata"]["generation"])
         lacking = self._lacking("deletion", job, view)
+        if self._is_enough(self._spec(uid, view.generation), job, view):
+            return
         claim = self.claims.get(uid)
         for node, node_uid in sorted(lacking.items()):
             if self.oracle.has_failed(job, node, node_uid):

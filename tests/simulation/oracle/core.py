@@ -14,6 +14,7 @@ from tests.simulation.oracle.demands import FOREVER, Demands, Due
 from tests.simulation.oracle.evidence import Evidence
 from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.failures import Failures
+from tests.simulation.oracle.holds import Holds
 from tests.simulation.oracle.lifetime import Lifetime
 from tests.simulation.oracle.node_changes import NodeChanges
 from tests.simulation.oracle.pod_deletions import judge_pod_deletion
@@ -78,6 +79,7 @@ class Oracle:
         self.reboots = Reboots(world, self)
         self.deadlines = Deadlines(world, self)
         self.lifetime = Lifetime(world, self)
+        self.holds = Holds(world, self)
         self.gates = gates.Gates(world)
         self.node_changes = NodeChanges(world, self)
 
@@ -131,6 +133,7 @@ class Oracle:
     def _job_written(self, old: Raw | None, new: Raw) -> None:
         self.completion.job_written(new)
         self.demands.job_written(old, new)
+        self.holds.job_written(old, new)
         meta = new["metadata"]
         if old is None:
             plan = self._world.schedule.job(f"{meta['namespace']}/{meta['name']}")
@@ -245,6 +248,7 @@ class Oracle:
         self.starts.task_starts(run)
         self.turns.task_starts(run)
         self.rollbacks.task_starts(run)
+        self.holds.judge_start(run)
 
     def task_succeeds(self, run: PodRun) -> None:
         """Receive an instance that prints the token, or ends with 0 in mode Exit."""

@@ -100,6 +100,8 @@ class Failures:
             return
         if is_true(new, "Failed", "DeadlineExceeded"):
             return  # see `deadlines`
+        if is_true(new, "Failed", "Aborted") and uid in self._oracle.holds.aborts:
+            return
         if self._oracle.timeouts.is_late(uid):
             return  # its report may be refused, and does not allow_failure the node
         if all(self._may_not_fail(plan.name, uid) for plan in self._world.schedule.nodes):

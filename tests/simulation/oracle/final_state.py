@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.fakekube import daemon_sets
 from tests.simulation import intent
-from tests.simulation.oracle import due_again
+from tests.simulation.oracle import due_again, sufficiency
 from tests.simulation.oracle.facts import is_continuous, is_true, owned_by
 from tests.simulation.oracle.failed_tasks import judge_failed_tasks
 from tests.simulation.oracle.invariant import Invariant
@@ -105,7 +105,8 @@ def _judge_closed(world: World, report: Raw) -> None:
         violate("report", f"completed without evidence: {sorted(lacking)}")
     nodes = status.get("nodes") or {}
     done = nodes.get("completed", 0) + nodes.get("failed", 0)
-    if phase == "Succeeded" and done != nodes.get("desired"):
+    least = sufficiency.required(world.oracle.completion.newest(uid), nodes.get("desired", 0))
+    if phase == "Succeeded" and done != nodes.get("desired") and nodes.get("completed", 0) < least:
         if uid in world.oracle.completion.superseded:
             world.oracle.excuse("report", "superseded")
             return
@@ -154,13 +155,7 @@ class _Rest:
         due_again.judge_rest(self.world, self.job, self.desired, truth)
         truth |= self.judge_counts(truth)
         if is_true(self.job, "Complete"):
-            # One that failed and left the selection keeps its Job for people to look at.
-            has_failed = any(record.get("state") == "Failed" for record in self.records.values())
-            is_done = all(state == "completed" for state in truth.values())
-            is_kept = "ownerReferences" in self.job["metadata"]  # it is deleted with its owner
-            if truth and is_done and not (has_failed or self.is_continuous or is_kept):
-                self.violate("stuck", "every node completed, and the Job is still there")
-            self.judge_nodes(truth)
+            self.judge_complete(truth)
         elif not has_ended:
             self.judge_reason(truth)
             self.judge_nodes(truth)
@@ -182,8 +177,28 @@ class _Rest:
             # A Job does not start while its DaemonSet is refused.
             own = [what for what in refused if what[1].endswith(" daemonsets")]
             self.judge_refused(own, has_ended=False)
-        else:
+        elif not self.waits_to_start():
             self.violate("stuck", "the run was never started")
+
+    def judge_complete(self, truth: Raw) -> None:
+        # One that failed and left the selection keeps its Job for people to look at.
+        has_failed = any(record.get("state") == "Failed" for record in self.records.values())
+        is_done = all(state == "completed" for state in truth.values())
+        is_kept = "ownerReferences" in self.job["metadata"]  # it is deleted with its owner
+        if truth and is_done and not (has_failed or self.is_continuous or is_kept):
+            self.violate("stuck", "every node completed, and the Job is still there")
+        if "successPolicy" not in self.job["spec"]:
+            # Else some do not start any more: whether rightly so was judged at the end of the run.
+            self.judge_nodes(truth)
+
+    def waits_to_start(self) -> bool:
+        """Whether the Job names what keeps it from its start, and that is so."""
+        holds = self.world.oracle.holds
+        conditions = {c["type"]: c for c in self.status.get("conditions") or ()}
+        reason = conditions.get("Progressing", {}).get("reason")
+        if self.uid in holds.aborts:
+            return bool(reason == "Aborted")
+        return reason == "WaitingForJob" and bool(holds.lacking_predecessors(self.job))
 
     def judge_refused(self, refused: list[tuple[str, str]], *, has_ended: bool) -> None:
         """A write of the controller that is refused for good keeps the run: the Job must say so.
@@ -355,6 +370,7 @@ class _Rest:
             "TaskFailing": any(self.is_failing(node) for node in open_),
             "NoMatchingNodes": not truth,
             "Paused": is_paused,
+            "NodeInUse": any(self.is_in_use(node) for node in open_),
             "NodesFailed": self.is_continuous and "failed" in truth.values() and not open_,
         }
         if not backing.get(reason, False):
@@ -364,9 +380,17 @@ class _Rest:
         """Whether the node waits for its turn: in the rollout of the Job others are at work."""
         others = (name for name in truth if name != node and truth[name] != "completed")
         return "rollout" in self.job["spec"] and any(
-            truth[name] == "unreachable" or self.is_at_work(name) or self.is_failing(name)
+            truth[name] == "unreachable"
+            or self.is_at_work(name)
+            or self.is_failing(name)
+            or self.is_in_use(name)
             for name in others
         )
+
+    def is_in_use(self, node: str) -> bool:
+        """Whether a task of another Job with the same key is at work on the node."""
+        machine = self.world.machines.get(node)
+        return machine is not None and self.world.oracle.holds.is_in_use(machine, self.job)
 
     def judge_nodes(self, truth: Raw) -> None:
         """Each node that has not come to its end must have something that keeps it."""
@@ -378,6 +402,7 @@ class _Rest:
                 or self.is_failing(node)
                 or (is_paused and truth[node] == "waiting")
                 or self.waits_for_turn(node, truth)
+                or self.is_in_use(node)
             ):
                 self.violate("stuck", f"{node} is {truth[node]} and nothing keeps it")
 

@@ -47,6 +47,8 @@ class Reboots:
         job_uid = self.oracle.job_of.get(run.pod_uid, "")
         key, away = (job_uid, run.machine.uid), run.task.away
         spec = self.oracle.completion.newest(job_uid)
+        for other in self.oracle.plans.keys() - {job_uid}:
+            self.oracle.failures.allow_failure(run.machine.name, other)
         if away > allowed_seconds(spec) or self._is_last(run, spec):
             self.oracle.failures.allow_failure_of(run)
             self.until.pop(key, None)

@@ -75,15 +75,21 @@ class Turns:
         known = self._begun.setdefault(job_uid, set())
         is_first = run.machine.name not in known
         # One that the user took out, and chose again, waits for another turn.
-        begun = {name for name in known if _had_turn(records.get(name) or {})}
+        begun = {
+            name
+            for name, record in records.items()
+            # One whose pod was rejected has failed, and its task was never started.
+            if _had_turn(record) and (name in known or record.get("state") == "Failed")
+        }
         known.add(run.machine.name)
         full = [
-            step["nodes"]
-            for step in steps
+            number
+            for number, step in enumerate(steps, 1)
             if len(begun) == (_share(step["nodes"], self._count_nodes()) or 0)
         ]
         if not full or not is_first:
             return
+        self._oracle.holds.judge_step(job, run.machine.name, full)
         for name in sorted(begun & desired.keys()):
             machine = self._world.machines[name]
             state = (records.get(name) or {}).get("state")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ from daemonset_job.api.drain import CordonMark, Drain
 from daemonset_job.api.drained_pod import DrainedPod
 from daemonset_job.api.names import START_GATE
 from daemonset_job.api.reasons import NodeReason
-from daemonset_job.api.rollout import Rollout
+from daemonset_job.api.rollout import Rollout, WindowSpec
 from job_controller.core.decide import decide
 from job_controller.core.drain_actions import (
     CordonNodes,
@@ -169,6 +170,41 @@ def test_a_drain_that_takes_too_long_fails_the_node_and_frees_it():
     assert record.drain_started_at is None
     assert uncordoned(plan) == ["a"]
     assert (acts(plan, EvictPods), gates(plan)) == ([], [])
+
+
+def test_a_drain_that_this_controller_has_not_tried_does_not_time_out():
+    """It was away for longer than drain.timeoutSeconds."""
+    cluster = marked(turns(waiting("a"), "a", drainStartedAt=TURN))
+    found = NodeDrain((WEB,), due=(WEB,), tried_seconds=None)
+    plan = decide(cluster.snapshot(drains={"a": found}), NOW)
+    assert record_of(plan).state == "Waiting"
+    (eviction,) = acts(plan, EvictPods)
+    assert (eviction.node, eviction.pods) == ("a", (WEB,))
+
+
+def test_a_drain_that_this_controller_has_just_tried_has_a_minute():
+    cluster = marked(turns(waiting("a"), "a", drainStartedAt=TURN))
+    for seconds, state in ((0.0, "Waiting"), (59.0, "Waiting"), (60.0, "Failed")):
+        found = NodeDrain((WEB,), tried_seconds=seconds)
+        assert record_of(decide(cluster.snapshot(drains={"a": found}), NOW)).state == state
+
+
+@pytest.mark.parametrize("hold", ["suspend", "stop", "window"])
+def test_no_drain_times_out_that_is_held_up(hold):
+    """It begins again, with all of its time, when nodes may start again."""
+    cluster = marked(turns(waiting("a", "b"), "a", drainStartedAt=TURN))
+    if hold == "suspend":
+        spec(cluster, suspend=True)
+    elif hold == "stop":
+        cluster.job = replace(cluster.job, stop_message="stopped")
+    else:
+        window = WindowSpec("0 0 1 1 *", "1h")
+        spec(cluster, rollout=Rollout(max_parallel=10, window=window))
+    found = NodeDrain((WEB,), due=(WEB,), tried_seconds=None)
+    plan = decide(cluster.snapshot(drains={"a": found}), NOW)
+    record = record_of(plan)
+    assert (record.state, record.drain_started_at) == ("Waiting", None)
+    assert (uncordoned(plan), acts(plan, EvictPods)) == (["a"], [])
 
 
 def test_a_node_with_pods_that_must_not_be_evicted_fails_at_once_and_none_is_evicted():

@@ -6,6 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from daemonset_job.api import names
 from daemonset_job.api.rollout import Order, Rollout, Step
 from job_controller.core.rollout.turns import Limits, Place, choose
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld
@@ -127,7 +128,12 @@ def test_an_abort_is_final(rollout, passes):
     world.request(abort="stop")
     world.step()
     started = list(world.started)
-    for _ in range(20):
+    for number in range(20):
+        if number == 10:
+            # Neither a retry nor another request of a rollout revives the run.
+            retry = {names.ANNOTATION_RETRY: "again"}
+            world.cluster.job = replace(world.cluster.job, annotations=retry)
+            world.request(abort="stop", is_promoted=True, approved_step=3)
         world.step()
         world.complete(*world.at_work)
     assert world.started == started

@@ -1,0 +1,94 @@
+"""Deliberate defects of what holds nodes up, and of what ends a run early; see `mutants`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from daemonset_job.api.job import Job
+from job_controller import snapshots
+from job_controller.actions import exclusive_nodes
+from job_controller.core import start
+from job_controller.core.rollout import rollout_state, steps
+from job_controller.core.rollout.steps import Advance
+from job_controller.core.state import run_state, success_policy
+from job_controller.core.state.exclusive import NO_OTHER_USE
+from job_controller.stop_watch import StopWatch
+from tests.simulation.record_mutants import Mutant
+
+
+@contextmanager
+def ignores_stops() -> Iterator[None]:
+    """No stop of all Jobs is seen."""
+    with patch.object(StopWatch, "message", lambda _: ""):
+        yield
+
+
+@contextmanager
+def suspends_nothing() -> Iterator[None]:
+    """A Job is never suspended."""
+    with patch.object(Job, "is_suspended", property(lambda _: False)):
+        yield
+
+
+@contextmanager
+def ignores_windows() -> Iterator[None]:
+    """Every window is open."""
+    with patch.object(rollout_state, "find_hold", lambda *_: None):
+        yield
+
+
+@contextmanager
+def approves_steps_itself() -> Iterator[None]:
+    """No step waits for approval."""
+    real = steps._decide
+
+    def decide(job: Job, end: Any, *rest: Any) -> Advance:
+        return real(job, replace(end, step=replace(end.step, needs_approval=False)), *rest)
+
+    with patch.object(steps, "_decide", decide):
+        yield
+
+
+@contextmanager
+def continues_after_abort() -> Iterator[None]:
+    """An abort is not acted on."""
+    with patch.object(run_state, "_by_abort", lambda *_: None):
+        yield
+
+
+@contextmanager
+def waits_for_no_job() -> Iterator[None]:
+    """A run starts whatever has become of those that it is to follow."""
+    with patch.object(start, "find_waiting", lambda *_: None):
+        yield
+
+
+@contextmanager
+def shares_exclusive_nodes() -> Iterator[None]:
+    """No other Job with the same key uses a node."""
+    with (
+        patch.object(snapshots, "find_use", lambda *_: NO_OTHER_USE),
+        patch.object(exclusive_nodes, "is_at_work", lambda *_: False),
+    ):
+        yield
+
+
+@contextmanager
+def needs_one_node() -> Iterator[None]:
+    """One completed node is enough where `successPolicy.minCompleted` asks for more."""
+    with patch.object(success_policy, "required_completions", lambda *_: 1):
+        yield
+
+
+HOLD_MUTANTS: tuple[Mutant, ...] = (
+    ignores_stops,
+    suspends_nothing,
+    ignores_windows,
+    approves_steps_itself,
+    continues_after_abort,
+    waits_for_no_job,
+    shares_exclusive_nodes,
+    needs_one_node,
+)
