@@ -83,6 +83,9 @@ ANNOTATION_ABORT: Final = f"{GROUP}/abort"
 # On the DaemonSet of a Job of policy Continuous and on its pods: the revision that they run.
 ANNOTATION_REVISION: Final = f"{GROUP}/revision"
 
+# On the pods of a Job that a rollout has created: what it is for, with a hash of what asked for it.
+ANNOTATION_PURPOSE: Final = f"{GROUP}/purpose"
+
 # On a node: which Job has cordoned it, written in the patch that cordons.
 ANNOTATION_CORDONED_BY: Final = f"{GROUP}/cordoned-by"
 # On the pods of a Job with spec.rollout.exclusive: the key.

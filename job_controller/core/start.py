@@ -9,6 +9,7 @@ from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.drain_actions import (
     DryRunCordon,
 )
+from job_controller.core.owned_jobs.images import find_image_problem
 from job_controller.core.plan import (
     DryRunDaemonSet,
     DryRunNodeChange,
@@ -77,11 +78,13 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
 
 
 def _find_request_blocker(snapshot: Snapshot) -> Blocker | None:
-    """Return that a person has aborted the run, or that its window cannot be read."""
+    """Return that a person has aborted the run, or that its rollout cannot be as it is."""
     job = snapshot.job
     if why := job.requests.abort:
         words = f"aborted before it started: {single_line(why)}; remove the annotation, or the Job"
         return Blocker(ProgressingReason.ABORTED, words)
     if problem := find_window_problem(job):
         return Blocker(ProgressingReason.INVALID_WINDOW, problem)
+    if problem := find_image_problem(job, snapshot.settings):
+        return Blocker(ProgressingReason.TOO_MANY_IMAGES, problem)
     return None

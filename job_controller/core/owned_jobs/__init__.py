@@ -1,0 +1,1 @@
+"""Jobs that a Job creates as parts of its own run, and owns."""
