@@ -6,6 +6,7 @@ the Jobs that it may affect. It does not decide what to do about it.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -42,6 +43,8 @@ from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
 # if decisions take long, at most 2 s. Changes of the ledger, which end a run, are not delayed.
 DEBOUNCE_SECONDS = 0.25
 DEBOUNCE_LIMIT_SECONDS = 2.0
+# Of one Job. It creates fewer than 20: a rollback of 5,000 nodes is five.
+OWNED_JOBS_LIMIT = 64
 
 
 def parse_cached_job(raw: Mapping[str, Any]) -> Job:
@@ -84,6 +87,7 @@ class Caches(SharedInformers):
                 {
                     "daemon_set": lambda job: (_index_key(job.namespace, job.daemon_set_name),),
                     "uid": lambda job: (job.uid,),
+                    "owner": _owner_key,
                     "after": _waits_for,
                     "exclusive": lambda job: _exclusive_key(job.namespace, job.spec.exclusive),
                 },
@@ -132,6 +136,15 @@ class Caches(SharedInformers):
     def jobs(self) -> list[Job]:
         """Return all Jobs, without the long parts of their specs."""
         return self._jobs.store.values()
+
+    def jobs_owned_by(self, job: Job) -> tuple[Job, ...]:
+        """Return the Jobs of its namespace that a Job controls, by owner reference, by name.
+
+        At most OWNED_JOBS_LIMIT of them: any client may create some with such a reference.
+        """
+        found = self._jobs.store.by_index("owner", _index_key(job.namespace, job.uid))
+        first = heapq.nsmallest(OWNED_JOBS_LIMIT, found, key=lambda owned: owned.name)
+        return tuple(expand_job(owned) for owned in first)
 
     def unreadable_job(self, key: JobKey) -> Unreadable | None:
         """Return the readable parts of the Job of that key if it cannot be read."""
@@ -227,6 +240,8 @@ class Caches(SharedInformers):
                 self.whole_reports.release(job.uid)
             self._wake((job.namespace, job.name), 0.0)
             self._wake_jobs_after(job.namespace, job.name)
+            if job.owner_uid:
+                self._wake_owner(job)
         self._on_job(old, new)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
@@ -273,6 +288,11 @@ class Caches(SharedInformers):
         for job in self.jobs_with_key(namespace, exclusive) if exclusive else ():
             self._wake_debounced((job.namespace, job.name))
 
+    def _wake_owner(self, owned: Job) -> None:
+        for job in self._jobs.store.by_index("uid", owned.owner_uid):
+            if job.namespace == owned.namespace:
+                self._wake_debounced((job.namespace, job.name))
+
     def _wake_jobs_after(self, namespace: str, name: str) -> None:
         for job in self._jobs.store.by_index("after", _index_key(namespace, name)):
             self._wake_debounced((job.namespace, job.name))
@@ -303,6 +323,10 @@ def _waits_for(job: Job) -> tuple[str, ...]:
     if job.status.start_time is not None:
         return ()
     return tuple(_index_key(job.namespace, name) for name in job.spec.after)
+
+
+def _owner_key(job: Job) -> tuple[str, ...]:
+    return (_index_key(job.namespace, job.owner_uid),) if job.owner_uid else ()
 
 
 def _exclusive_key(namespace: str, exclusive: str) -> tuple[str, ...]:

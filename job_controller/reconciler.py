@@ -22,12 +22,14 @@ from job_controller.actions.daemon_sets import DaemonSetActions
 from job_controller.actions.errors import RefusedError, is_refusal
 from job_controller.actions.job_status import JobStatusActions
 from job_controller.actions.node_changes import NodeActions
+from job_controller.actions.owned_jobs import OwnedJobActions
 from job_controller.actions.pods import PodActions
 from job_controller.actions.reports import ReportActions
 from job_controller.actions.writer import Writer
 from job_controller.caches import Caches
 from job_controller.core.decide import decide
 from job_controller.core.drain_actions import DrainAction
+from job_controller.core.job_actions import CreateJob, DeleteJob
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -80,6 +82,7 @@ class Reconciler:
         self._reports = ReportActions(writer, dependencies.metrics)
         self._daemon_sets = DaemonSetActions(writer)
         self._pods = PodActions(writer)
+        self._owned_jobs = OwnedJobActions(writer)
         self._history = History(dependencies, writer, self._reports)
         self._memories = Memories(dependencies, written)
         self._drains = Drains(dependencies, writer)
@@ -251,40 +254,38 @@ class Reconciler:
             await self._drains.execute(key, action)
             return
         match action:
-            case WriteStatus():
-                await self._job_status.write(key, job, action.status)
-            case CreateReport():
-                await self._reports.create(key, job, action.body)
-            case WriteReportStatus():
-                await self._write_report(key, snapshot, action)
-            case DryRunDaemonSet() | ApplyDaemonSet() | CreatePodsAgain() | DeleteDaemonSet():
-                await self._execute_on_daemon_set(key, job, action)
+            case WriteStatus() | CreateReport() | WriteReportStatus():
+                await self._record(key, snapshot, action)
+            case DryRunDaemonSet() | CreatePodsAgain() | DeleteDaemonSet():
+                await self._daemon_sets.execute(key, job, action)
+            case ApplyDaemonSet():
+                if await self._daemon_sets.apply(key, job, action):
+                    now = self._dependencies.clock.monotonic()
+                    self._memories.reapply_backoff.record(key, action, now)
             case RemoveSchedulingGates():
                 await self._pods.remove_gates(key, job, action)
             case DeletePods():
                 await self._pods.delete(key, action)
             case DryRunNodeChange() | ChangeNodes():
                 await self._nodes.execute(key, job, action)
+            case CreateJob() | DeleteJob():
+                await self._owned_jobs.execute(key, job, action)
             case _ as unreachable:
                 assert_never(unreachable)
 
-    async def _execute_on_daemon_set(
+    async def _record(
         self,
         key: JobKey,
-        job: Job,
-        action: DryRunDaemonSet | ApplyDaemonSet | CreatePodsAgain | DeleteDaemonSet,
+        snapshot: Snapshot,
+        action: WriteStatus | CreateReport | WriteReportStatus,
     ) -> None:
         match action:
-            case DryRunDaemonSet():
-                await self._daemon_sets.dry_run(job, action.body)
-            case ApplyDaemonSet():
-                if await self._daemon_sets.apply(key, job, action):
-                    now = self._dependencies.clock.monotonic()
-                    self._memories.reapply_backoff.record(key, action, now)
-            case CreatePodsAgain():
-                await self._daemon_sets.create_pods_again(key, job, action)
-            case DeleteDaemonSet():
-                await self._daemon_sets.delete(job, action.uid)
+            case WriteStatus():
+                await self._job_status.write(key, snapshot.job, action.status)
+            case CreateReport():
+                await self._reports.create(key, snapshot.job, action.body)
+            case WriteReportStatus():
+                await self._write_report(key, snapshot, action)
             case _ as unreachable:
                 assert_never(unreachable)
 

@@ -59,24 +59,19 @@ class RefusalBackoff:
                 del known[write]
         if not known:
             self._by_key.pop(key, None)
+        for write in (RefusedWrite.OWNED_JOB, RefusedWrite.OWNED_JOB_NAME):
+            owned = known.get(write)
+            if owned is not None and now < owned.until:
+                snapshot = _with_refusal(snapshot, write, owned, now)
         changes = known.get(RefusedWrite.NODE_CHANGE)
         # Before the start it is asked again at once: the right may have been given meanwhile.
         if changes is not None and now < changes.until and snapshot.job.status.start_time:
-            snapshot = replace(
-                snapshot.with_refusal(RefusedWrite.NODE_CHANGE, changes.message),
-                retry_seconds=changes.until - now,
-            )
+            snapshot = _with_refusal(snapshot, RefusedWrite.NODE_CHANGE, changes, now)
         refused = known.get(RefusedWrite.DAEMON_SET)
         if refused is None or now >= refused.until or refused.daemon_set_uid != _uid(snapshot):
             return snapshot
-        return replace(
-            snapshot.with_refusal(RefusedWrite.DAEMON_SET, refused.message),
-            daemon_set=snapshot.daemon_set or refused.found,
-            retry_seconds=min(
-                refused.until - now,
-                snapshot.retry_seconds if snapshot.refusals else refused.until - now,
-            ),
-        )
+        after = _with_refusal(snapshot, RefusedWrite.DAEMON_SET, refused, now)
+        return replace(after, daemon_set=snapshot.daemon_set or refused.found)
 
     def record(
         self, key: JobKey, write: RefusedWrite, before: Snapshot, after: Snapshot, now: float
@@ -113,6 +108,15 @@ class RefusalBackoff:
                 del known[write]
         if not known:
             self._by_key.pop(key, None)
+
+
+def _with_refusal(
+    snapshot: Snapshot, write: RefusedWrite, refusal: _Refusal, now: float
+) -> Snapshot:
+    """Return the snapshot with a refusal that is not due again; the soonest retry counts."""
+    waits = refusal.until - now
+    soonest = min(snapshot.retry_seconds, waits) if snapshot.refusals else waits
+    return replace(snapshot.with_refusal(write, refusal.message), retry_seconds=soonest)
 
 
 def _spec(job: Job) -> _Spec:

@@ -28,6 +28,7 @@ def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -
         reports=tuple(report for report in caches.reports_of(key) if report.job_uid == job.uid),
         predecessors=find_predecessors(caches, job),
         other_use=find_use(caches, job),
+        owned_jobs=caches.jobs_owned_by(job),
         settings=settings,
     )
 

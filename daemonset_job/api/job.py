@@ -17,6 +17,7 @@ from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.managed_fields import find_annotation_manager, find_spec_manager
 from daemonset_job.api.numbered import next_numbered
+from daemonset_job.api.owners import controlling_job_uid
 from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.rerun import REQUEST_LIMIT, RerunRequest, parse_rerun
 from daemonset_job.api.revision import find_revision
@@ -84,8 +85,9 @@ class Job:
     Job to be started, and was not kept. `spec_manager` and `retry_manager` are the clients that
     last wrote the spec and the retry request, "" if they are not known. `requests` is what a person
     asks of its rollout. `revision_hash` is a hash of what it runs, "" for policy Once; see
-    `find_revision`. `stop_message` says that all Jobs of the cluster are stopped; it is not part of
-    the object, and "" if they are not.
+    `find_revision`. `owner_uid` is the UID of the Job that created this one as a part of its own
+    run, "" for none. `stop_message` says that all Jobs of the cluster are stopped; it is not part
+    of the object, and "" if they are not.
     """
 
     namespace: str
@@ -104,6 +106,7 @@ class Job:
     retry_manager: str = ""
     requests: RolloutRequests = field(default_factory=RolloutRequests)
     revision_hash: str = ""
+    owner_uid: str = ""
     stop_message: str = ""
     # Computed once: a reconcile asks for them for each node. `replace` begins again.
     _rerun: RerunRequest | None = field(default=None, init=False, repr=False, compare=False)
@@ -271,6 +274,7 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         retry_manager=find_annotation_manager(meta, names.ANNOTATION_RETRY),
         requests=parse_requests(meta),
         revision_hash=find_revision(spec),
+        owner_uid=controlling_job_uid(meta),
     )
 
 

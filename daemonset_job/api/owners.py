@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from daemonset_job.api import names
+
 
 def controller_uid(meta: Mapping[str, Any]) -> str:
     """Return the UID of the controlling owner, "" when none controls the object."""
@@ -20,3 +22,25 @@ def controller_kind(meta: Mapping[str, Any]) -> str:
         if owner.get("controller"):
             return str(owner.get("kind") or "")
     return ""
+
+
+def controlling_job_uid(meta: Mapping[str, Any]) -> str:
+    """Return the UID of the Job of this project that controls the object, "" if none does."""
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            group = str(owner.get("apiVersion") or "").partition("/")[0]
+            is_job = group == names.GROUP and owner.get("kind") == names.JOB_KIND
+            return str(owner.get("uid") or "") if is_job else ""
+    return ""
+
+
+def owner_reference(kind: str, name: str, uid: str) -> dict[str, Any]:
+    """Return the reference to an object of this project that controls another one."""
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

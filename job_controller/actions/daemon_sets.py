@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, assert_never
 
 from loguru import logger
 
@@ -17,7 +17,12 @@ from daemonset_job.kube.client.resource import DAEMON_SETS
 from job_controller.actions.errors import NO_DRY_RUN
 from job_controller.actions.writer import Writer
 from job_controller.core.desired.strategic_merge import diff_merge_patch
-from job_controller.core.plan import ApplyDaemonSet, CreatePodsAgain
+from job_controller.core.plan import (
+    ApplyDaemonSet,
+    CreatePodsAgain,
+    DeleteDaemonSet,
+    DryRunDaemonSet,
+)
 
 
 class DaemonSetActions:
@@ -25,6 +30,20 @@ class DaemonSetActions:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+
+    async def execute(
+        self, key: JobKey, job: Job, action: DryRunDaemonSet | CreatePodsAgain | DeleteDaemonSet
+    ) -> None:
+        """Execute an action other than an apply; raises KubeError."""
+        match action:
+            case DryRunDaemonSet():
+                await self._dry_run(job, action.body)
+            case CreatePodsAgain():
+                await self._create_pods_again(key, job, action)
+            case DeleteDaemonSet():
+                await self._delete(job, action.uid)
+            case _ as unreachable:
+                assert_never(unreachable)
 
     async def find_by_name(self, job: Job) -> DaemonSet | None:
         """Return the DaemonSet of the Job's DaemonSet name, read from the server.
@@ -35,7 +54,7 @@ class DaemonSetActions:
         found = await self._find_raw(job)
         return parse_daemon_set(found) if found is not None else None
 
-    async def dry_run(self, job: Job, body: Mapping[str, Any]) -> None:
+    async def _dry_run(self, job: Job, body: Mapping[str, Any]) -> None:
         """Ask the API server whether it would accept the DaemonSet; raises KubeError if not."""
         try:
             await self._send(job, body, dry_run=True)
@@ -63,7 +82,7 @@ class DaemonSetActions:
         )
         return True
 
-    async def create_pods_again(self, key: JobKey, job: Job, action: CreatePodsAgain) -> None:
+    async def _create_pods_again(self, key: JobKey, job: Job, action: CreatePodsAgain) -> None:
         """Annotate the DaemonSet, unless it is gone or another one by now."""
         marks = {names.ANNOTATION_CREATE_AGAIN: str(action.reads)}
         body = {"metadata": {"uid": action.uid, "annotations": marks}}
@@ -73,7 +92,7 @@ class DaemonSetActions:
             )
             self._writer.expect_version(key, DAEMON_SETS, written)
 
-    async def delete(self, job: Job, uid: str) -> None:
+    async def _delete(self, job: Job, uid: str) -> None:
         """Delete the DaemonSet with that UID, if it exists."""
         with suppress(NotFound):
             await self._writer.client.delete(

@@ -9,6 +9,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.states import ConditionType, Phase
 from job_controller.core.daemon_set_actions import create_again_actions, daemon_set_actions
+from job_controller.core.job_actions import CreateJob
 from job_controller.core.owned_jobs.part import part_actions
 from job_controller.core.plan import (
     Action,
@@ -16,6 +17,7 @@ from job_controller.core.plan import (
     ChangeNodes,
     CreateReport,
     Plan,
+    RefusedWrite,
     WriteReportStatus,
     WriteStatus,
     refused_write,
@@ -174,6 +176,8 @@ def _is_refused(snapshot: Snapshot, action: Action) -> bool:
 
     Actions that do not depend on it are executed, above all the status, which reports the refusal.
     """
+    if isinstance(action, CreateJob) and RefusedWrite.OWNED_JOB_NAME in snapshot.refusals:
+        return True
     return refused_write(action) in snapshot.refusals
 
 

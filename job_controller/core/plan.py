@@ -25,6 +25,7 @@ from job_controller.core.drain_actions import (
     EvictPods,
     UncordonNodes,
 )
+from job_controller.core.job_actions import CreateJob, DeleteJob, OwnedJobAction
 from job_controller.core.sources import SourceQuery
 
 
@@ -140,6 +141,7 @@ Action = (
     | DryRunNodeChange
     | ChangeNodes
     | DrainAction
+    | OwnedJobAction
 )
 
 
@@ -152,6 +154,8 @@ class RefusedWrite(Enum):
     DELETION = auto()  # of pods, or of a failed run's DaemonSet
     NODE_CHANGE = auto()
     CORDON = auto()  # and the end of one, and evictions
+    OWNED_JOB = auto()
+    OWNED_JOB_NAME = auto()  # another Job has the name
 
 
 def refused_write(action: Action) -> RefusedWrite | None:  # noqa: PLR0911 - one for each kind
@@ -169,6 +173,8 @@ def refused_write(action: Action) -> RefusedWrite | None:  # noqa: PLR0911 - one
             return RefusedWrite.NODE_CHANGE
         case DryRunCordon() | CordonNodes() | UncordonNodes() | EvictPods():
             return RefusedWrite.CORDON
+        case CreateJob() | DeleteJob():
+            return RefusedWrite.OWNED_JOB
         case WriteStatus():
             return None  # only the status itself could show it
         case _ as unreachable:

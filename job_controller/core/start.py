@@ -6,10 +6,10 @@ from datetime import datetime
 
 from daemonset_job.api.reasons import EventReason, ProgressingReason
 from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.desired.pod_images import find_image_problem
 from job_controller.core.drain_actions import (
     DryRunCordon,
 )
-from job_controller.core.owned_jobs.images import find_image_problem
 from job_controller.core.plan import (
     DryRunDaemonSet,
     DryRunNodeChange,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from daemonset_job.api.owners import owner_reference
 from tests.integration.jobs import API_VERSION, job, report
 from tests.integration.kube_env import KubeEnv, User, service_account
 
@@ -248,6 +249,23 @@ def test_a_job_is_deleted_only_when_its_status_says_that_it_is_over(
     kube_env.patch_status("dsj", "sample", namespace, {"conditions": [condition_body]})
     refusal = account.delete("jobs", "sample")
     assert ("condition Complete or Failed" in refusal) is (condition is None)
+
+
+@pytest.mark.parametrize("kind", ["Job", "ScheduledJob", "JobReport", ""])
+def test_a_job_is_created_only_for_a_job_or_a_scheduled_job(
+    kube_env: KubeEnv, namespace, account, kind
+):
+    body = job(namespace)
+    if kind:
+        body["metadata"]["ownerReferences"] = [owner_reference(kind, "other", UID)]
+    words = ("create", "-f", "-")
+    if kind in {"Job", "ScheduledJob"}:
+        kube_env.kubectl(*words, input=json.dumps(body), user=ACCOUNT)
+        # It may be deleted at any time, too.
+        assert account.delete("jobs", "sample") == ""
+    else:
+        refusal = kube_env.refusal(*words, input=json.dumps(body), user=ACCOUNT)
+        assert "only Jobs that a ScheduledJob or a Job controls" in refusal
 
 
 def test_the_policies_do_not_apply_to_other_users(kube_env: KubeEnv, namespace):

@@ -13,10 +13,10 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.kube.client.resource import JOBS, NAMESPACES
+from tests.integration.crashes import AT_ONCE, Mortal
 from tests.integration.harness import Harness, Process, condition, open_harness
 from tests.integration.kube_env import KubeEnv
 from tests.integration.simulated_nodes import OWNER_LABEL
-from tests.integration.crashes import AT_ONCE, Mortal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -12,7 +12,7 @@ from daemonset_job.api.node import parse_node
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.unreadable import Unreadable
-from job_controller.caches import DEBOUNCE_SECONDS, Caches
+from job_controller.caches import DEBOUNCE_SECONDS, OWNED_JOBS_LIMIT, Caches
 from job_controller.core.desired.daemon_set import build_daemon_set
 from tests.clocks import FakeClock
 from tests.unit.builders import NOW, SampleCluster, make_cluster, make_job, make_node, make_pod
@@ -232,3 +232,47 @@ def test_of_a_job_that_is_gone_summaries_are_kept(cluster):
     noted.caches._job_changed(cluster.job, None)
     assert not noted.caches.whole_reports.are_whole(cluster.job.uid)
     assert noted.caches.reports_of(KEY)[0].status == ReportStatus(phase="Running")
+
+
+# --- Jobs that a Job owns ----------------------------------------------------------------
+
+
+@pytest.fixture
+def alone(cluster) -> NotedCaches:
+    return NotedCaches(cluster.job)
+
+
+def owned(name: str, owner: Job, **changes) -> Job:
+    return make_job(name, uid=f"{name}-uid", owner_uid=owner.uid, **changes)
+
+
+def test_an_owned_job_concerns_the_job_that_owns_it(alone, cluster):
+    change, child = alone.caches._job_changed, owned("sample-rollback", cluster.job)
+    key = ("default", "sample-rollback")
+    assert alone.keys_woken_by(change, None, child) == [(key, AT_ONCE), (KEY, SOON)]
+    assert alone.keys_woken_by(change, child, child) == [(key, AT_ONCE), (KEY, SOON)]
+    assert alone.keys_woken_by(change, child, None) == [(key, AT_ONCE), (KEY, SOON)]
+
+
+def test_a_job_elsewhere_that_names_an_owner_is_not_owned(alone, cluster):
+    """Its reference is forged: owners are in the same namespace."""
+    forged = owned("sample-rollback", cluster.job, namespace="elsewhere")
+    alone.caches._jobs.store.put(forged)
+    woken = alone.keys_woken_by(alone.caches._job_changed, None, forged)
+    assert woken == [(("elsewhere", "sample-rollback"), AT_ONCE)]
+    assert alone.caches.jobs_owned_by(cluster.job) == ()
+
+
+def test_a_job_is_read_with_the_jobs_that_it_owns_and_no_others(alone, cluster):
+    names = ("sample-rollback-2", "sample-rollback")
+    for name in names:
+        alone.caches._jobs.store.put(owned(name, cluster.job))
+    alone.caches._jobs.store.put(make_job("sample-rollback-3", uid="not-owned"))
+    found = [job.name for job in alone.caches.jobs_owned_by(cluster.job)]
+    assert found == sorted(names)
+
+
+def test_not_more_owned_jobs_are_read_than_a_run_can_have(alone, cluster):
+    for number in range(OWNED_JOBS_LIMIT + 1):
+        alone.caches._jobs.store.put(owned(f"sample-{number}", cluster.job))
+    assert len(alone.caches.jobs_owned_by(cluster.job)) == OWNED_JOBS_LIMIT

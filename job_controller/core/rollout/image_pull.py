@@ -9,10 +9,11 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import ProgressingReason
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType
-from job_controller.core.owned_jobs.image_pull import image_pull_spec
-from job_controller.core.owned_jobs.images import find_image_problem
-from job_controller.core.owned_jobs.owned_job import OwnedOutcome, owned_outcome
-from job_controller.core.owned_jobs.part import Part, PartKind, find_kind, find_part, make_part
+from job_controller.core.desired.image_pull import image_pull_spec
+from job_controller.core.desired.part import Part, PartKind, make_part
+from job_controller.core.desired.pod_images import find_image_problem
+from job_controller.core.owned_jobs.outcome import OwnedOutcome, owned_outcome
+from job_controller.core.owned_jobs.part import find_kind, find_part
 from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.settings import Settings
 from job_controller.core.state.snapshot import Snapshot

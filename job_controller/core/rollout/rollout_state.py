@@ -18,7 +18,7 @@ from daemonset_job.api.reasons import FailedReason, ProgressingReason, Suspended
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import add_seconds
-from job_controller.core.owned_jobs.part import Part
+from job_controller.core.desired.part import Part
 from job_controller.core.plan import PodQuery
 from job_controller.core.rollout.holds import Hold, find_hold, window_closes_at
 from job_controller.core.rollout.members import find_members
@@ -80,9 +80,7 @@ def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunS
     if run.outcome != RunOutcome.IN_PROGRESS or run.is_enough:
         return run
     if found.fails is not None:
-        return replace(
-            run, outcome=RunOutcome.FAILED, reason=found.fails, message=found.message
-        )
+        return replace(run, outcome=RunOutcome.FAILED, reason=found.fails, message=found.message)
     if found.asks is None:
         return run
     action = snapshot.job.spec.failure_policy.action

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -13,10 +13,10 @@ from daemonset_job.api.rollout import Check
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.times import add_seconds, format_time
-from job_controller.core.owned_jobs.check_job import BATCH_LIMIT, check_spec
-from job_controller.core.owned_jobs.owned_job import OwnedOutcome, owned_outcome
-from job_controller.core.owned_jobs.part import Part, PartKind, find_part, make_part
-from job_controller.core.owned_jobs.task_spec import batch
+from job_controller.core.desired.check_job import BATCH_LIMIT, check_spec
+from job_controller.core.desired.part import Part, PartKind, make_part
+from job_controller.core.owned_jobs.outcome import OwnedOutcome, owned_outcome
+from job_controller.core.owned_jobs.part import find_part
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.rollout.checks import PASSED, CheckResult, CheckState
 from job_controller.core.state.snapshot import Snapshot
@@ -55,11 +55,16 @@ def check_by_script(
     if words := progress.script_check_inconclusive:
         return ScriptCheck(CheckResult(CheckState.INCONCLUSIVE, words), progress)
     there = [name for name in nodes if name in snapshot.nodes]
-    due = batch(there, progress.script_checked_up_to, BATCH_LIMIT)
+    due = _next_batch(there, progress.script_checked_up_to)
     if not due:
         return ScriptCheck(PASSED, progress)
     part = _part(snapshot, check, progress, due)
     return _judge(snapshot, check, ScriptCheck(PASSED, progress, part), (due, there), now)
+
+
+def _next_batch(nodes: Iterable[str], after: str) -> list[str]:
+    """Return the next nodes by name that follow `after`, "" for the first ones."""
+    return sorted(name for name in nodes if name > after)[:BATCH_LIMIT]
 
 
 def _part(
@@ -93,7 +98,7 @@ def _judge(
             if words := _describe_lacking(run, due):
                 return _inconclusive(found, words)
             progress = replace(progress, script_checked_up_to=due[-1])
-            left = batch(all_nodes, due[-1], BATCH_LIMIT)
+            left = [name for name in all_nodes if name > due[-1]]
             words = f"its script has passed on {len(all_nodes) - len(left)} nodes, others follow"
             open_ = CheckResult(CheckState.NOT_YET, words)
             return replace(found, progress=progress, result=open_ if left else PASSED)

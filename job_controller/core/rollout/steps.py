@@ -18,14 +18,14 @@ from daemonset_job.api.rollout import Step
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import add_seconds, format_time, whole_seconds
-from job_controller.core.owned_jobs.part import Part
+from job_controller.core.desired.part import Part
 from job_controller.core.plan import PodQuery
 from job_controller.core.rollout.checks import CheckResult, CheckState, combine, judge
+from job_controller.core.rollout.image_pull import advance_pull
 from job_controller.core.rollout.members import StepMembers, find_members, present_step
 from job_controller.core.rollout.places import Places
-from job_controller.core.rollout.image_pull import advance_pull
-from job_controller.core.rollout.source_answers import find_queries, judge_answers
 from job_controller.core.rollout.script_check import check_by_script
+from job_controller.core.rollout.source_answers import find_queries, judge_answers
 from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
@@ -159,9 +159,7 @@ class _Verdict:
     wake_at: datetime | None = None
 
 
-def _judge_step(
-    snapshot: Snapshot, end: _Finish, completed: set[str], now: datetime
-) -> _Verdict:
+def _judge_step(snapshot: Snapshot, end: _Finish, completed: set[str], now: datetime) -> _Verdict:
     """Return what the checks of a step say."""
     step, progress = end.step, end.progress
     if progress.check_failure:

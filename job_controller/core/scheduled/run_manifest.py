@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from daemonset_job.api import names
+from daemonset_job.api.owners import owner_reference
 from daemonset_job.api.scheduled_job import ScheduledJob
 from daemonset_job.api.times import format_time
 from job_controller.core.scheduled.snapshot import StartRun
@@ -27,14 +28,7 @@ def build_run(scheduled: ScheduledJob, start: StartRun) -> dict[str, Any]:
                 names.ANNOTATION_SCHEDULED_AT: format_time(start.moment),
             },
             "ownerReferences": [
-                {
-                    "apiVersion": names.API_VERSION,
-                    "kind": names.SCHEDULED_KIND,
-                    "name": scheduled.name,
-                    "uid": scheduled.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
+                owner_reference(names.SCHEDULED_KIND, scheduled.name, scheduled.uid)
             ],
         },
         "spec": dict(spec),

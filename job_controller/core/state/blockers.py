@@ -208,6 +208,8 @@ def _pod_change(write: RefusedWrite) -> str:
             return ""
         case RefusedWrite.NODE_CHANGE | RefusedWrite.CORDON:
             return ""
+        case RefusedWrite.OWNED_JOB | RefusedWrite.OWNED_JOB_NAME:
+            return ""
         case _ as unreachable:
             assert_never(unreachable)
 

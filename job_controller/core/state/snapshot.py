@@ -46,7 +46,8 @@ class Snapshot:
     are being drained, by their names. `predecessors`: the newest runs of the names in `spec.after`,
     and of those for which these wait. `other_use`: what other Jobs with the same key
     `rollout.exclusive` do. `observed_pods` is the newest answer to what a check of the
-    rollout asks, None without one. `source_answers` has those of sources.
+    rollout asks, None without one. `source_answers` has those of sources. `owned_jobs` are the Jobs
+    that this one created as parts of its own run, by owner reference, with all of their specs.
     """
 
     job: Job
@@ -67,6 +68,7 @@ class Snapshot:
     other_use: OtherUse = NO_OTHER_USE
     observed_pods: PodObservation | None = None
     source_answers: Mapping[SourceQuery, SourceAnswer] = field(default_factory=dict)
+    owned_jobs: tuple[Job, ...] = ()
     settings: Settings = field(default_factory=Settings)
     # Computed once: a reconcile asks for it again and again. `replace` begins again.
     _view: CurrentView | None = field(default=None, init=False, repr=False, compare=False)

@@ -8,8 +8,8 @@ from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.job_spec import Completion, FailurePolicy, NodeSelection, parse_spec
 from daemonset_job.api.rollout import Rollout
 from job_controller.core.desired.daemon_set import build_pod_template
-from job_controller.core.owned_jobs.image_pull import image_pull_spec
-from job_controller.core.owned_jobs.images import (
+from job_controller.core.desired.image_pull import image_pull_spec
+from job_controller.core.desired.pod_images import (
     IMAGES_LIMIT,
     PodImage,
     find_image_problem,

@@ -15,7 +15,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.job_spec import NodeSelection
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.manifest import child, objects
-from job_controller.core.owned_jobs.images import IMAGES_LIMIT, PodImage, find_images
+from job_controller.core.desired.pod_images import IMAGES_LIMIT, PodImage, find_images
 from job_controller.core.settings import Settings
 
 # Where images/task/Dockerfile has it: the package busybox-static of Debian.

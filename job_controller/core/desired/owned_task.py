@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from daemonset_job.api import names
@@ -60,11 +60,6 @@ def surroundings(template: Mapping[str, Any]) -> Mapping[str, Any]:
         if children(spec, field)
     }
     return {**template, "spec": {**spec, **changed}} if changed else template
-
-
-def batch(names_: Iterable[str], after: str, limit: int) -> list[str]:
-    """Return the next nodes by name that follow `after`, "" for the first ones."""
-    return sorted(name for name in names_ if name > after)[:limit]
 
 
 def _without_task(container: Any) -> Any:

@@ -1,0 +1,64 @@
+"""The Job that a Job creates as a part of its own run: a rollback for example."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import SECONDS_LIMIT
+from daemonset_job.api.owners import owner_reference
+
+# What decides how things run on a node, and in which order.
+_COPIED: Final = (
+    "image",
+    "template",
+    "mounts",
+    "mountPath",
+    "hostExec",
+    "backoffLimit",
+    "nodeDeadlineSeconds",
+    "nodeUnreachableSeconds",
+    "failureLogLines",
+    "cordon",
+    "drain",
+)
+_COPIED_OF_ROLLOUT: Final = ("maxParallel", "maxParallelPerZone", "order", "exclusive")
+
+
+def owned_name(parent_name: str, suffix: str) -> str:
+    """Return the name of an owned Job: `<parent>-<suffix>`, 253 characters at most."""
+    tail = f"-{suffix}"
+    return names.shorten(parent_name, names.OBJECT_NAME_LIMIT - len(tail)) + tail
+
+
+def copied_spec(parent: Job) -> dict[str, Any]:
+    """Return the fields of the parent's spec that decide how things run on a node.
+
+    Nothing that would make the owned Job create Jobs itself, wait, or notify anybody is among them:
+    no rollback, steps, window, after, onSuccess, results, notify or suspend.
+    """
+    raw = parent.raw_spec
+    spec = {key: raw[key] for key in _COPIED if key in raw}
+    rollout = raw.get("rollout") or {}
+    if kept := {key: rollout[key] for key in _COPIED_OF_ROLLOUT if key in rollout}:
+        spec["rollout"] = kept
+    return spec
+
+
+def build_owned_job(parent: Job, suffix: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the raw Job `<parent>-<suffix>` that the parent owns.
+
+    It stays when it has ended: the parent deletes it, or garbage collection with the parent.
+    """
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.JOB_KIND,
+        "metadata": {
+            "name": owned_name(parent.name, suffix),
+            "namespace": parent.namespace,
+            "ownerReferences": [owner_reference(names.JOB_KIND, parent.name, parent.uid)],
+        },
+        "spec": {**spec, "ttlSecondsAfterFinished": SECONDS_LIMIT},
+    }
