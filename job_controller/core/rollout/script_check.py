@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.rollout import Check
@@ -23,6 +24,7 @@ from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import single_line
 
 _WORDS_LIMIT: Final = 600
+_NAMES_LIMIT: Final = 160
 _REFUSED: Final = (RefusedWrite.OWNED_JOB, RefusedWrite.OWNED_JOB_NAME)
 
 
@@ -113,7 +115,7 @@ def _judge(
     is_refused = any(write in snapshot.refusals for write in _REFUSED)
     if now >= late_at and (run is not None or is_refused):
         return _inconclusive(found, _describe_open(run, check.timeout_seconds))
-    words = f"its script runs on {len(due)} nodes: {_progress(run)}"
+    words = f"its script runs on {fold(due, limit=_NAMES_LIMIT)}: {_progress(run)}"
     open_ = CheckResult(CheckState.NOT_YET, single_line(words, _WORDS_LIMIT))
     return replace(found, result=open_, wake_at=late_at if run is not None else None)
 
@@ -143,7 +145,8 @@ def _describe_lacking(run: Job, due: Sequence[str]) -> str:
     if nodes.unreachable:
         return f"its script has no result of unreachable nodes: {nodes.unreachable_names}"
     if nodes.completed < len(due):
-        return f"its script has run on {nodes.completed} of {len(due)} nodes"
+        names = fold(due, limit=_NAMES_LIMIT)
+        return f"its script has run on {nodes.completed} of {len(due)} nodes ({names})"
     return ""
 
 

@@ -1,0 +1,49 @@
+"""A Job that a rollout needs for a while: to pull images, or to run the script of a check.
+
+It is known by its purpose, an annotation of its pods. That has a hash of what it runs and of what
+asked for it. So one of an earlier try, or of an earlier spec, is never taken for the present one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
+from daemonset_job.api.json_text import json_hash
+from daemonset_job.api.states import TextEnum
+from job_controller.core.desired.manifest import child
+
+
+class PartKind(TextEnum):
+    """What such a Job is for."""
+
+    IMAGE_PULL = "image-pull"
+    CHECK = "check"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A Job that is wanted: the end of its name, its purpose, and its spec."""
+
+    suffix: str
+    purpose: str
+    spec: Mapping[str, Any]
+
+
+def make_part(kind: PartKind, suffix: str, spec: Mapping[str, Any], *asked_by: str) -> Part:
+    """Return the Job of a kind that runs `spec`. What asked for it tells one try from another."""
+    purpose = f"{kind.value}/{json_hash([spec, *asked_by])}"
+    template = child(spec, "template")
+    metadata = child(template, "metadata")
+    annotations = {**child(metadata, "annotations"), names.ANNOTATION_PURPOSE: purpose}
+    marked = {**template, "metadata": {**metadata, "annotations": annotations}}
+    return Part(suffix, purpose, {**spec, "template": marked})
+
+
+def purpose_of(job: Job) -> str:
+    """Return the purpose of a Job, "" for one that is no such part."""
+    value = child(job.spec.template, "metadata", "annotations").get(names.ANNOTATION_PURPOSE)
+    return value if isinstance(value, str) else ""
