@@ -8,10 +8,10 @@ import pytest
 from tests.e2e.cluster import RealCluster, eventually, make_job
 from tests.e2e.endpoints import PORT, endpoints, start_server
 from tests.e2e.jobs import RETRY, wait_condition
-from tests.e2e.test_rollout import EXIT, annotate, begun, timed, times
+from tests.e2e.test_rollout import annotate, begun, timed, times
 
-# Answers /well with 200 and /ill with 500. As a Prometheus, it answers 0.5 if the query has the word
-# `high`, and 0.01 otherwise.
+# Answers /well with 200 and /ill with 500. As a Prometheus, it answers 0.5 if the query has the
+# word `high`, and 0.01 otherwise.
 SERVER = """
 import http.server, json, urllib.parse
 
