@@ -5,12 +5,12 @@ They are named in the controller's configuration, by deploy/components/notificat
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
 
 import yaml
 
 from tests.e2e.cluster import CONTROLLER, SYSTEM, RealCluster
-from tests.e2e.test_split import apply, build, rolled_out
+from tests.e2e.manifests import apply, build, rolled_out
 
 SECRET = "daemonset-job-receivers"
 PORT = 8000
@@ -35,7 +35,7 @@ def start_server(cluster: RealCluster, namespace: str, program: str) -> str:
 
 @contextmanager
 def endpoints(
-    cluster: RealCluster, folder: Any, configuration: str, files: dict[str, str]
+    cluster: RealCluster, folder: Path, configuration: str, files: dict[str, str]
 ) -> Iterator[None]:
     """Run the controller with this configuration, and with files of addresses in the Secret.
 

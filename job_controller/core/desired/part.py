@@ -26,16 +26,16 @@ class PartKind(TextEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A Job that is wanted: the end of its name, its purpose, and its spec."""
+    """A Job that is needed: the end of its name, its purpose, and its spec."""
 
     suffix: str
     purpose: str
     spec: Mapping[str, Any]
 
 
-def make_part(kind: PartKind, suffix: str, spec: Mapping[str, Any], *asked_by: str) -> Part:
-    """Return the Job of a kind that runs `spec`. What asked for it tells one try from another."""
-    purpose = f"{kind.value}/{json_hash([spec, *asked_by])}"
+def make_part(kind: PartKind, suffix: str, spec: Mapping[str, Any], *asked_for: str) -> Part:
+    """Return the Job of a kind that runs `spec`; another `asked_for` makes another Job of it."""
+    purpose = f"{kind.value}/{json_hash([spec, *asked_for])}"
     template = child(spec, "template")
     metadata = child(template, "metadata")
     annotations = {**child(metadata, "annotations"), names.ANNOTATION_PURPOSE: purpose}

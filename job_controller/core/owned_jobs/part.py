@@ -30,18 +30,18 @@ def part_actions(
 
     A part is created once those before it are gone, of which one may have its name.
     """
-    wanted = {part.purpose: part for part in parts}
+    needed = {part.purpose: part for part in parts}
     there = {purpose: job for job in snapshot.owned_jobs if (purpose := purpose_of(job))}
     actions: list[OwnedJobAction] = [
         DeleteJob(job.name, job.uid)
         for purpose, job in there.items()
-        if purpose not in wanted and not job.is_terminating
+        if purpose not in needed and not job.is_terminating
     ]
     taken = {job.name for job in snapshot.owned_jobs}
     if may_create:
         actions += [
             CreateJob(build_owned_job(snapshot.job, part.suffix, part.spec))
-            for part in wanted.values()
+            for part in needed.values()
             if owned_name(snapshot.job.name, part.suffix) not in taken
         ]
     return actions

@@ -33,9 +33,9 @@ def image_pull_part(job: Job, settings: Settings) -> Part:
 def advance_pull(
     snapshot: Snapshot, progress: RolloutProgress
 ) -> tuple[RolloutProgress, Part | None]:
-    """Return the progress with what has become of the pull, and the Job that is wanted for it.
+    """Return the progress with what has become of the pull, and the Job that is needed for it.
 
-    The Job is wanted until its result is written: `progress` is the written one.
+    The Job is needed until its result is written: `progress` is the written one.
     """
     job = snapshot.job
     rollout = job.spec.rollout

@@ -30,7 +30,7 @@ _REFUSED: Final = (RefusedWrite.OWNED_JOB, RefusedWrite.OWNED_JOB_NAME)
 
 @dataclass(frozen=True, slots=True)
 class ScriptCheck:
-    """What the script says of the step's nodes, the progress to be written, and the wanted Job.
+    """What the script says of the step's nodes, the progress to be written, and the needed Job.
 
     `wake_at` is when its time is over, None if that does not count now.
     """
@@ -50,7 +50,7 @@ def check_by_script(
 ) -> ScriptCheck:
     """Return what the script says of the nodes: it runs on 1000 of them, then on the next ones.
 
-    `progress` is the written one. The Job of these nodes is wanted until its result is written.
+    `progress` is the written one. The Job of these nodes is needed until its result is written.
     """
     if check.script is None:
         return ScriptCheck(PASSED, progress)
