@@ -53,7 +53,7 @@ undeploy: ## delete it again, Jobs included
 demo: $(VENV) ## the main job on real nodes, from nothing; KEEP=1 keeps the cluster
 	@hack/devcluster/with-cluster $(KEEP) $(NODES) .venv/bin/python -m hack.devcluster demo
 
-.PHONY: check language test-unit test-contract test-integration test-integration-long test-e2e test-e2e-long test-browser test
+.PHONY: check language test-unit test-simulation-long test-contract test-integration test-integration-long test-e2e test-e2e-long test-browser test
 check: $(VENV) ## ruff, mypy --strict, import rules, rules of language
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -63,7 +63,9 @@ check: $(VENV) ## ruff, mypy --strict, import rules, rules of language
 language: $(VENV) ## list violations of the rules of language
 	@.venv/bin/python -m tests.unit.language
 test-unit: $(VENV) ## no input, no output, no sleep; simulated clusters included
-	$(PYTEST) tests/unit tests/simulation tests/fuzz
+	$(PYTEST) tests/unit tests/simulation tests/fuzz -m 'not on_demand'
+test-simulation-long: $(VENV) ## simulated clusters of 1,000 nodes, not in `make test`
+	$(PYTEST) tests/simulation -m on_demand
 test-contract: $(VENV) ## against a scripted API server in the same process
 	$(PYTEST) tests/contract -n $(WORKERS)
 test-integration: $(VENV) ## against a real kube-apiserver and etcd

@@ -17,6 +17,11 @@ from tests.e2e.cluster import RealCluster, eventually
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have tests that wait for minutes start first, so that none of them is the last one alone."""
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
 @pytest.fixture(scope="session")
 def cluster() -> RealCluster:
     """Return the cluster of $KUBECONFIG (default: the one that `make cluster` made)."""

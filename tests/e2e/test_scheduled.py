@@ -54,6 +54,7 @@ def names(cluster: RealCluster, kind: str, namespace: str) -> list[str]:
     return [each["metadata"]["name"] for each in cluster.get(kind, "-n", namespace)["items"]]
 
 
+@pytest.mark.first
 def test_each_minute_has_one_run_on_every_node(cluster: RealCluster, namespace, folder):
     run = {
         "image": TASK_IMAGE,
@@ -85,6 +86,7 @@ def test_each_minute_has_one_run_on_every_node(cluster: RealCluster, namespace, 
     assert ended(cluster, namespace) == done
 
 
+@pytest.mark.first
 def test_forbid_waits_and_deletion_ends_the_run(
     cluster: RealCluster, namespace, other_namespace, folder
 ):

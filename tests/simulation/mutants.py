@@ -25,7 +25,8 @@ from job_controller.core import daemon_set_actions
 from job_controller.core import decide as decision
 from job_controller.core.plan import Plan, RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
-from job_controller.core.rollout import rollout_state
+from job_controller.core.rollout import rollout_state, set_aside
+from job_controller.core.rollout.places import Places
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.turns import Limits
 from job_controller.core.state import counting as tally
@@ -456,6 +457,17 @@ def gives_turns_to_all() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def sets_reachable_nodes_aside() -> Iterator[None]:
+    """Nodes whose task is at work are set aside as if they were unreachable."""
+
+    def unreachable(_snapshot: Snapshot, tally_: NodeCounts, _places: Places) -> frozenset[str]:
+        return frozenset(tally_.names(NodeState.UNREACHABLE) + tally_.names(NodeState.ACTIVE))
+
+    with patch.object(set_aside, "_unreachable", unreachable):
+        yield
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
@@ -486,6 +498,7 @@ MUTANTS: dict[str, Mutant] = {
         observes_first_generation_only,
         ignores_nodes_without_pod,
         gives_turns_to_all,
+        sets_reachable_nodes_aside,
         *START_MUTANTS,
         *NODE_MUTANTS,
         *RECORD_MUTANTS,

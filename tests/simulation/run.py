@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from loguru import logger
@@ -15,6 +16,9 @@ from tests.simulation.oracle.quiet import restart_both, wait_until_quiet
 from tests.simulation.process import Decide, virtual
 from tests.simulation.schedule import Schedule
 from tests.simulation.world import Step, World
+
+# What a test looks at once a run is quiet.
+Look = Callable[[World], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +43,13 @@ class Outcome:
 
 
 def simulate(
-    schedule: Schedule, *, decide: Decide | None = None, is_tracing: bool = False
+    schedule: Schedule,
+    *,
+    decide: Decide | None = None,
+    is_tracing: bool = False,
+    look: Look = lambda _world: None,
 ) -> Outcome:
-    """Run a schedule; the same one always gives the same outcome."""
+    """Run a schedule; the same one always gives the same outcome. `look` is called at its end."""
     for package in ("daemonset_job", "job_controller", "terminator"):
         logger.disable(package)
     loop = VirtualLoop()
@@ -49,7 +57,7 @@ def simulate(
     loop.set_exception_handler(lambda _loop, context: judge_error(world, context))
     try:
         with virtual(world, world.decide):
-            loop.run_until_complete(_live(world))
+            loop.run_until_complete(_live(world, look))
     finally:
         loop.close()
         for package in ("daemonset_job", "job_controller", "terminator"):
@@ -63,7 +71,7 @@ def simulate(
     )
 
 
-async def _live(world: World) -> None:
+async def _live(world: World, look: Look) -> None:
     schedule, loop = world.schedule, world.loop
     for plan in schedule.nodes:
         if plan.is_initial:
@@ -81,6 +89,7 @@ async def _live(world: World) -> None:
     world.clear_faults()
     if await wait_until_quiet(world):
         judge_final_state(world)
+        look(world)
         await restart_both(world)
     world.is_over = True
     for process in world.processes.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from daemonset_job.api.label_selector import parse_label_selector
@@ -61,11 +62,13 @@ def find_members(
     if step is None or not counts.desired:
         # Without nodes no step is over: some may join, or be selected by a change of the Job.
         return StepMembers(waiting, had_turn=had_turn)
-    begun = _begun_nodes(counts, places) - earlier
+    begun = _begun_nodes(snapshot, counts, places) - earlier
     if step.selector is None:
         desired = counts.desired - len(earlier)
-        target = min(max(share_of(step.nodes, desired), 1), desired)
-        lacking = max(target - len(begun), 0)
+        # On those nothing of the task has run: other nodes have their turn in their place.
+        idle = _set_aside_without_turn(snapshot, counts, records)
+        target = min(max(share_of(step.nodes, desired), 1), max(desired - len(idle), 0))
+        lacking = max(target - len(begun - idle), 0)
         return StepMembers(waiting[:lacking], not lacking and not places.taken, had_turn)
     chosen = parse_label_selector(step.selector)
     selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
@@ -122,9 +125,35 @@ def _completed_earlier(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
     }
 
 
-def _begun_nodes(counts: NodeCounts, places: Places) -> set[str]:
+def _set_aside_without_turn(
+    snapshot: Snapshot, counts: NodeCounts, records: Mapping[str, NodeRecord]
+) -> set[str]:
+    """Return the nodes that were set aside before they had a turn for what the Job runs."""
+    revision = snapshot.job.revision
+    return {
+        name
+        for name in counts.set_aside
+        if (record := records.get(name)) is None or not record.step or record.revision != revision
+    }
+
+
+def _begun_nodes(snapshot: Snapshot, counts: NodeCounts, places: Places) -> set[str]:
     """Return the nodes that do not have to be given a turn any more in this step."""
     ended = {name for name, node in counts.nodes.items() if node.state in _ENDED}
     ended |= {name for name, record in counts.absent.items() if record.state in _ENDED}
     ended |= counts.completed_without_pod | counts.completed_unselected
+    ended |= _failed_without_pod(snapshot, counts, places)
     return ended | places.taken.keys() | counts.set_aside
+
+
+def _failed_without_pod(snapshot: Snapshot, counts: NodeCounts, places: Places) -> set[str]:
+    """Return the failed nodes whose pod was deleted, and whose next one is not there yet.
+
+    It is not known which of them are desired, so they are no more than the nodes that lack a pod.
+    """
+    found = {
+        name
+        for name, record in places.turned.items()
+        if record.has_failed(snapshot.job.retry_request)
+    }
+    return set(sorted(found - counts.nodes.keys() - counts.absent.keys())[: counts.missing])

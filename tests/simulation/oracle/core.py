@@ -19,6 +19,7 @@ from tests.simulation.oracle.node_changes import NodeChanges
 from tests.simulation.oracle.pod_deletions import judge_pod_deletion
 from tests.simulation.oracle.reboots import Reboots
 from tests.simulation.oracle.record_history import judge_history
+from tests.simulation.oracle.set_aside import judge_set_aside
 from tests.simulation.oracle.started_nodes import StartedNodes
 from tests.simulation.oracle.starts import Starts
 from tests.simulation.oracle.timeouts import Timeouts
@@ -149,6 +150,7 @@ class Oracle:
         self.evidence.judge(old, new)
         self.failures.judge(old, new)
         self.reboots.judge_report(new)
+        judge_set_aside(self._world, old, new)
         self.started_nodes.judge_record(new)
         self.completion.judge_report(new)
         judge_history(self._world, self, old, new)

@@ -2,7 +2,8 @@
 
 Reasons are a retry, a failure on record, a task that printed the token and exited, and a pod of a
 former node of that name. With `completion.release` a completed node is one, too. With
-`failurePolicy.pods: Keep` a failure is none.
+`failurePolicy.pods: Keep` a failure is none. In a rollout the pod of a node that is set aside
+is one: its task must not go on beside that of the next node.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ INVARIANTS = (
         "The controller deletes a pod on a node only after a retry, or if its failure is on record "
         "and failurePolicy.pods is not Keep. It also deletes a pod whose task completed its node "
         "and exited, a pod that is older than its node, and one whose node is due again "
-        "(`demands`). With completion.release it deletes the pod of a node in the ledger.",
+        "(`demands`). With completion.release it deletes the pod of a node in the ledger, and in a "
+        "rollout that of a node that is set aside.",
         mutant="deletes_running_pods",
         seed=1,
         excuses={
@@ -55,6 +57,7 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
         is_retried
         or _has_exited_after_token(world, pod, job_uid)
         or (is_released and oracle.is_entered(job_uid, node, raw["metadata"]["uid"]))
+        or ("rollout" in spec and "setAsideAt" in (node_states(world, job_uid).get(node) or {}))
     ):
         return
     is_kept = spec.get("failurePolicy", {}).get("pods") == "Keep"

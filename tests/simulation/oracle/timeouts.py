@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from daemonset_job.api.names import ANNOTATION_RETRY
 from tests.fakekube import daemon_sets
+from tests.simulation.oracle.facts import is_continuous
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.reboots import allowed_seconds
 from tests.simulation.oracle.start_problems import StartProblems
@@ -116,9 +117,10 @@ class Timeouts:
             self.start_problems.gone(key, run.pod_uid)
 
     def job_written(self, old: Raw, new: Raw) -> None:
-        """Note that a user asks for another try."""
+        """Note that a user asks for another try, or changes what runs."""
         before, after = (raw["metadata"].get("annotations") or {} for raw in (old, new))
-        if before.get(ANNOTATION_RETRY) != after.get(ANNOTATION_RETRY):
+        is_retried = before.get(ANNOTATION_RETRY) != after.get(ANNOTATION_RETRY)
+        if is_retried or (is_continuous(new) and old["spec"]["image"] != new["spec"]["image"]):
             self.start_problems.retried(new["metadata"]["uid"])
 
     def node_ready(self, name: str, *, is_ready: bool) -> None:

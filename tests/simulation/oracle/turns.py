@@ -75,7 +75,7 @@ class Turns:
         known = self._begun.setdefault(job_uid, set())
         is_first = run.machine.name not in known
         # One that the user took out, and chose again, waits for another turn.
-        begun = {name for name in known if "turnAt" in (records.get(name) or {})}
+        begun = {name for name in known if _had_turn(records.get(name) or {})}
         known.add(run.machine.name)
         full = [
             step["nodes"]
@@ -113,6 +113,11 @@ class Turns:
 
     def _job(self, uid: str) -> Raw | None:
         return next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+
+
+def _had_turn(record: Raw) -> bool:
+    """Return whether a node that has started had its turn in this step, or in an earlier one."""
+    return "turnAt" in record or "setAsideAt" in record
 
 
 def _share(limit: int | str | None, nodes: int) -> int | None:

@@ -237,6 +237,57 @@ def test_a_dead_node_without_a_turn_is_passed_over():
     assert world.condition("Complete")[1] == "CompletedWithinFailureLimit"
 
 
+def test_a_dead_node_that_never_had_a_turn_counts_for_no_step():
+    """Else the canary would be a node on which nothing ran."""
+    world = RolloutWorld(
+        *NODES,
+        rollout=Rollout(steps=(Step(nodes=1, soak_seconds=3600),)),
+        failure_policy=FailurePolicy(max_failed_nodes=1, unreachable_seconds=0),
+    )
+    world.lose("d")
+    world.cluster.job = replace(world.cluster.job, stop_message="stopped")
+    world.step(5)
+    assert world.cluster.report_status["nodeStates"]["d"]["setAsideAt"]
+    world.cluster.job = replace(world.cluster.job, stop_message="")
+    world.step(5)
+    assert world.started == ["a"]
+    world.complete("a")
+    world.step(5)
+    assert world.started == ["a"]
+
+
+def test_a_failed_node_keeps_its_part_of_a_step_while_its_pod_is_created_again():
+    """Else another node has its turn in the step, before that is over."""
+    world = RolloutWorld(
+        *NODES,
+        rollout=Rollout(steps=(Step(nodes=2),)),
+        failure_policy=FailurePolicy(max_failed_nodes=1, pods=PodPolicy.DELETE),
+    )
+    world.step(5)
+    assert world.started == ["a", "b"]
+    world.fail("a")
+    world.step(4)
+    assert world.cluster.report_status["nodeStates"]["a"]["state"] == "Failed"
+    world.cluster.pods = [pod for pod in world.cluster.pods if pod.node_name != "a"]
+    world.step(4)
+    assert world.started == ["a", "b"]
+    world.complete("b")
+    world.step(4)
+    assert world.started == ["a", "b", "c", "d"]
+
+
+def test_a_step_is_over_when_only_dead_nodes_are_left():
+    world = RolloutWorld(
+        *NODES,
+        rollout=Rollout(steps=(Step(nodes="100%", soak_seconds=10),)),
+        failure_policy=FailurePolicy(max_failed_nodes=1, unreachable_seconds=0),
+    )
+    world.lose("d")
+    world.finish()
+    assert world.started == ["a", "b", "c"]
+    assert world.condition("Complete")[1] == "CompletedWithinFailureLimit"
+
+
 def test_a_failed_node_that_is_down_frees_its_place():
     world = RolloutWorld(
         *NODES, rollout=ONE, failure_policy=FailurePolicy(max_failed_nodes=1, pods=PodPolicy.DELETE)
