@@ -72,6 +72,7 @@ class ClusterModel:
                 self._touch(raw)
         elif plural == JOBS and new is None:
             self._collect(DAEMON_SETS, raw["metadata"]["uid"])
+            self._collect(JOBS, raw["metadata"]["uid"])
         elif plural == NODES:
             self._node_changed(write)
 

@@ -15,6 +15,7 @@ from tests.simulation.node_changes import with_node_changes
 from tests.simulation.node_conditions import with_conditions
 from tests.simulation.reboots import with_reboots
 from tests.simulation.released_pods import with_released_pods
+from tests.simulation.rollout_parts import with_rollout_parts
 from tests.simulation.rollouts import with_rollouts
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.server import Raw
@@ -55,7 +56,8 @@ def generate_schedule(seed: int, *, is_early: bool = False) -> Schedule:
         return schedule
     schedule = with_standing_work(schedule, Random(f"{seed}/standing work"))
     schedule = with_reboots(schedule, Random(f"{seed}/reboots"))
-    return with_rollouts(schedule, Random(f"{seed}/rollouts"))
+    schedule = with_rollouts(schedule, Random(f"{seed}/rollouts"))
+    return with_rollout_parts(schedule, Random(f"{seed}/rollout parts"))
 
 
 class _Generator:

@@ -14,6 +14,7 @@ from tests.simulation.oracle.demands import FOREVER, Demands, Due
 from tests.simulation.oracle.evidence import Evidence
 from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.failures import Failures
+from tests.simulation.oracle.images_first import ImagesFirst
 from tests.simulation.oracle.lifetime import Lifetime
 from tests.simulation.oracle.node_changes import NodeChanges
 from tests.simulation.oracle.pod_deletions import judge_pod_deletion
@@ -61,6 +62,8 @@ class Oracle:
         self.born: dict[str, float] = {}
         self.job_of: dict[str, str] = {}
         self.plans: dict[str, JobPlan] = {}
+        # By the UID of a Job that another one owns: that one.
+        self.owners: dict[str, str] = {}
         self.deleted_by_us: set[str] = set()
         # By UID of a Job: when the writer of what is written now last read its ledger afresh.
         self.ledger_read_at: dict[str, float] = {}
@@ -72,6 +75,7 @@ class Oracle:
         self.completed_count = CompletedCount(world, self)
         self.starts = Starts(world, self)
         self.turns = Turns(world, self)
+        self.images_first = ImagesFirst(world, self)
         self.timeouts = Timeouts(world, self)
         self.reboots = Reboots(world, self)
         self.deadlines = Deadlines(world, self)
@@ -121,6 +125,7 @@ class Oracle:
             if old is None:
                 self.job_of[write.raw["metadata"]["uid"]] = job_uid = self._owner(write.raw)
                 self.demands.pod_made(write.raw, job_uid)
+                self.images_first.pod_made(write.raw, job_uid)
                 self.starts.judge_pause(write.raw)
             self.gates.pod_written(write, self.ledger_read_at)
             self.timeouts.pod_written(old, new)
@@ -130,9 +135,10 @@ class Oracle:
         self.demands.job_written(old, new)
         meta = new["metadata"]
         if old is None:
-            plan = self._world.schedule.job(f"{meta['namespace']}/{meta['name']}")
-            assert plan is not None
-            self.plans[meta["uid"]] = plan
+            self.plans[meta["uid"]] = self._world.plan_of_job(new)
+            if owner := controller_of(new):
+                self.owners[meta["uid"]] = owner
+            self.images_first.job_made(new)
             return
         self.deadlines.job_written(old, new)
         self.timeouts.job_written(old, new)
@@ -179,6 +185,8 @@ class Oracle:
 
     def _judge_job_deletion(self, process: Process, job: Raw, view: View | None) -> None:
         uid = job["metadata"]["uid"]
+        if controller_of(job) and process.name == "controller":
+            return  # a part of the run of another Job, which needs it no more
         if process.name != "terminator":
             self.violate("deletion", f"{process.name} deletes the Job")
         if is_continuous(job):
@@ -240,9 +248,11 @@ class Oracle:
         """Receive an instance of a task that starts."""
         self.starts.task_starts(run)
         self.turns.task_starts(run)
+        self.images_first.task_starts(run)
 
     def task_succeeds(self, run: PodRun) -> None:
         """Receive an instance that prints the token, or ends with 0 in mode Exit."""
         self.evidence.task_succeeds(run)
+        self.images_first.task_succeeds(run)
         self.lifetime.task_succeeds(self.job_of.get(run.pod_uid, ""), run.machine.uid)
         self.failures.task_succeeds(run)
