@@ -8,7 +8,9 @@ from daemonset_job.api.job import Job
 from job_controller.core.desired.owned_job import build_owned_job, owned_name
 from job_controller.core.desired.part import Part, PartKind, purpose_of
 from job_controller.core.job_actions import CreateJob, DeleteJob, OwnedJobAction
+from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 
 def find_part(jobs: Iterable[Job], part: Part) -> Job | None:
@@ -21,6 +23,17 @@ def find_kind(jobs: Iterable[Job], kind: PartKind) -> Job | None:
     """Return a part of that kind, None if there is none."""
     prefix = f"{kind.value}/"
     return next((job for job in jobs if purpose_of(job).startswith(prefix)), None)
+
+
+def describe_refusal(snapshot: Snapshot) -> str:
+    """Return why a part cannot be created, "" if nothing is known to keep it from that."""
+    refusals = snapshot.refusals
+    if taken := refusals.get(RefusedWrite.OWNED_JOB_NAME):
+        words = f"another Job has its name, which has to be deleted: {taken}"
+        return single_line(words, REFUSAL_LIMIT)
+    if refused := refusals.get(RefusedWrite.OWNED_JOB):
+        return single_line(f"the API server refuses a Job of this Job: {refused}", REFUSAL_LIMIT)
+    return ""
 
 
 def part_actions(

@@ -13,7 +13,7 @@ from job_controller.core.desired.image_pull import image_pull_spec
 from job_controller.core.desired.part import Part, PartKind, make_part
 from job_controller.core.desired.pod_images import find_image_problem
 from job_controller.core.owned_jobs.outcome import OwnedOutcome, owned_outcome
-from job_controller.core.owned_jobs.part import find_kind, find_part
+from job_controller.core.owned_jobs.part import describe_refusal, find_kind, find_part
 from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.settings import Settings
 from job_controller.core.state.snapshot import Snapshot
@@ -72,14 +72,16 @@ def find_pull_hold(snapshot: Snapshot) -> tuple[ProgressingReason, str] | None:
         return None
     if problem := find_image_problem(job, snapshot.settings):
         return ProgressingReason.TOO_MANY_IMAGES, problem
+    return ProgressingReason.PULLING_IMAGES, _describe(snapshot)
+
+
+def _describe(snapshot: Snapshot) -> str:
     pull = find_kind(snapshot.owned_jobs, PartKind.IMAGE_PULL)
-    return ProgressingReason.PULLING_IMAGES, _describe(pull)
-
-
-def _describe(pull: Job | None) -> str:
     nodes = pull.status.nodes if pull is not None else None
     if pull is None or nodes is None:
-        return "no node starts before the images are pulled on all of them"
+        words = "no node starts before the images are pulled on all of them"
+        refusal = describe_refusal(snapshot) if pull is None else ""
+        return f"{words}: {refusal}" if refusal else words
     words = f"{nodes.completed} of {nodes.desired} nodes have the images, no node starts before"
     progressing = pull.condition(ConditionType.PROGRESSING)
     if progressing is None or progressing.status:

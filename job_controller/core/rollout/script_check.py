@@ -17,15 +17,13 @@ from daemonset_job.api.times import add_seconds, format_time
 from job_controller.core.desired.check_job import BATCH_LIMIT, check_spec
 from job_controller.core.desired.part import Part, PartKind, make_part
 from job_controller.core.owned_jobs.outcome import OwnedOutcome, owned_outcome
-from job_controller.core.owned_jobs.part import find_part
-from job_controller.core.plan import RefusedWrite
+from job_controller.core.owned_jobs.part import describe_refusal, find_part
 from job_controller.core.rollout.checks import PASSED, CheckResult, CheckState
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import single_line
 
 _WORDS_LIMIT: Final = 600
 _NAMES_LIMIT: Final = 160
-_REFUSED: Final = (RefusedWrite.OWNED_JOB, RefusedWrite.OWNED_JOB_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +110,13 @@ def _judge(
     if snapshot.job.is_suspended and run is None:
         words = "its script does not run while the Job is suspended"
         return replace(found, result=CheckResult(CheckState.NOT_YET, words))
-    is_refused = any(write in snapshot.refusals for write in _REFUSED)
-    if now >= late_at and (run is not None or is_refused):
-        return _inconclusive(found, _describe_open(run, check.timeout_seconds))
-    words = f"its script runs on {fold(due, limit=_NAMES_LIMIT)}: {_progress(run)}"
+    refusal = describe_refusal(snapshot)
+    if now >= late_at and (run is not None or refusal):
+        return _inconclusive(found, _describe_open(run, check.timeout_seconds, refusal))
+    where = fold(due, limit=_NAMES_LIMIT)
+    words = f"its script runs on {where}: {_progress(run)}"
+    if run is None and refusal:
+        words = f"its script does not run on {where}: {refusal}"
     open_ = CheckResult(CheckState.NOT_YET, single_line(words, _WORDS_LIMIT))
     return replace(found, result=open_, wake_at=late_at if run is not None else None)
 
@@ -150,9 +151,9 @@ def _describe_lacking(run: Job, due: Sequence[str]) -> str:
     return ""
 
 
-def _describe_open(run: Job | None, seconds: int) -> str:
+def _describe_open(run: Job | None, seconds: int, refusal: str) -> str:
     if run is None:
-        return "the Job of its script cannot be created"
+        return f"its script does not run: {refusal}"
     return f"its script had not ended after {seconds} s: {_progress(run)}"
 
 

@@ -238,6 +238,8 @@ def test_if_the_job_cannot_be_created_the_run_waits_and_says_why():
     found.step(3)
     assert (found.created, found.turns()) == ([], {})
     assert found.condition("Progressing")[1] == "PullingImages"
+    words = "the API server refuses a Job of this Job: exceeded quota"
+    assert words in found.condition("Progressing")[2]
 
 
 @pytest.mark.parametrize("last", [1, 2, 3, 4])

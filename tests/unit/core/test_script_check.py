@@ -167,7 +167,7 @@ def test_a_job_that_cannot_be_created_is_inconclusive_once_the_time_is_over():
     assert asked_or_none(found) is None
     found.now += timedelta(seconds=70)
     found.step(2)
-    assert "the Job of its script cannot be created" in asked(found)[2]
+    assert "its script does not run: another Job has its name" in asked(found)[2]
 
 
 def test_a_person_who_aborts_the_job_of_the_script_says_nothing_about_the_nodes():
