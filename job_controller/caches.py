@@ -105,6 +105,7 @@ class Caches(SharedInformers):
                 {
                     "owner": lambda pod: (_index_key(pod.namespace, pod.owner_uid),),
                     "exclusive": lambda pod: _exclusive_key(pod.namespace, pod.exclusive),
+                    "job": lambda pod: _exclusive_key(pod.namespace, pod.job_uid),
                 },
                 names.MANAGED_SELECTOR,
             ),
@@ -170,6 +171,10 @@ class Caches(SharedInformers):
         """
         index_key = _index_key(daemon_set.namespace, daemon_set.uid)
         return tuple(self._pods.store.by_index("owner", index_key))
+
+    def pods_labelled(self, job: Job) -> tuple[Pod, ...]:
+        """Return the pods with the label of a Job, of whatever owner: anybody can set it."""
+        return tuple(self._pods.store.by_index("job", _index_key(job.namespace, job.uid)))
 
     def reports_of(self, key: JobKey) -> tuple[JobReport, ...]:
         """Return the reports of all runs of Jobs of that namespace and name.
@@ -253,8 +258,11 @@ class Caches(SharedInformers):
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         if pod is not None:
-            for found in owners_of_pod(self._daemon_sets.store, pod):
+            owners = list(owners_of_pod(self._daemon_sets.store, pod))
+            for found in owners:
                 self._wake_jobs_of(found, debounced=True)
+            if not owners and pod.job_uid:
+                self._wake_rollback(pod)
             self._wake_sharers(pod.namespace, pod.exclusive)
 
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
@@ -282,6 +290,12 @@ class Caches(SharedInformers):
                 self._wake_debounced(key)
             else:
                 self._wake(key, 0.0)
+
+    def _wake_rollback(self, pod: Pod) -> None:
+        """Wake the Job that waits for the pods of its deleted DaemonSet."""
+        for job in self._jobs.store.by_index("uid", pod.job_uid):
+            if job.namespace == pod.namespace and job.has_open_rollback:
+                self._wake_debounced((job.namespace, job.name))
 
     def _wake_sharers(self, namespace: str, exclusive: str) -> None:
         """Wake the Jobs with a key: one of them may have freed a node."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job, JobKey
+from daemonset_job.api.pod import Pod
 from job_controller.caches import Caches
 from job_controller.core.settings import Settings
 from job_controller.core.state.predecessors import CHAIN_LIMIT, Predecessor, newest_run
@@ -20,6 +22,7 @@ def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -
     daemon_set = caches.daemon_set(job.namespace, job.daemon_set_name)
     ours = daemon_set is not None and daemon_set.owner_uid == job.uid
     stop = settings.stop_message
+    owned = caches.jobs_owned_by(job)
     return Snapshot(
         job=replace(job, stop_message=stop) if stop else job,
         daemon_set=daemon_set,
@@ -28,9 +31,24 @@ def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -
         reports=tuple(report for report in caches.reports_of(key) if report.job_uid == job.uid),
         predecessors=find_predecessors(caches, job),
         other_use=find_use(caches, job),
-        owned_jobs=caches.jobs_owned_by(job),
+        owned_jobs=owned,
+        owned_reports=tuple(
+            report
+            for each in owned
+            for report in caches.reports_of((each.namespace, each.name))
+            if report.job_uid == each.uid
+        ),
+        left_pods=_left_pods(caches, job, daemon_set),
         settings=settings,
     )
+
+
+def _left_pods(caches: Caches, job: Job, daemon_set: DaemonSet | None) -> tuple[Pod, ...]:
+    """Return pods with the label of a Job that are not of its DaemonSet; only for a rollback."""
+    if not job.spec.rollback:
+        return ()
+    own = daemon_set.uid if daemon_set is not None else ""
+    return tuple(pod for pod in caches.pods_labelled(job) if pod.owner_uid != own)
 
 
 def find_predecessors(caches: Caches, job: Job) -> dict[str, Predecessor]:

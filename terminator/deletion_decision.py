@@ -50,15 +50,16 @@ def decide_deletion(
     """Return whether the Job may be deleted; calls `count` only if the decision depends on it.
 
     A complete Job is deleted when both counts agree and its TTL (default 0) has passed. A Job with
-    failed nodes is deleted only if a TTL is set, even if the failures are within maxFailedNodes.
+    failed nodes is deleted only if a TTL is set, even if the failures are within maxFailedNodes. So
+    is a Job that was rolled back; its TTL begins then.
     `overdue_since` is the time since which every decision was overdue, None if the last was not.
     """
     if job.is_terminating:
         return DeletionDecision("the Job is being deleted")
     if job.spec.is_continuous:
         return DeletionDecision("spec.completion.policy is Continuous: the Job is kept")
-    if job.status.observed_generation != job.generation:
-        return DeletionDecision("the controller has not observed the newest spec yet")
+    if blocked_by := _find_change(job):
+        return DeletionDecision(blocked_by)
     if job.is_true(ConditionType.COMPLETE):
         return _decide_for_complete(job, count(), now, overdue_since or now)
     if job.is_true(ConditionType.FAILED):
@@ -66,14 +67,23 @@ def decide_deletion(
     return DeletionDecision("the controller has not marked the Job complete yet")
 
 
+def _find_change(job: Job) -> str:
+    """Return what is about to happen to a Job, so that it may not be deleted, "" for nothing."""
+    if job.status.observed_generation != job.generation:
+        return "the controller has not observed the newest spec yet"
+    if job.has_open_rollback:
+        return "the run is to be rolled back, or is being rolled back"
+    return ""
+
+
 def _decide_for_complete(
     job: Job, count: Count, now: datetime, overdue_since: datetime
 ) -> DeletionDecision:
     ttl_seconds = job.spec.ttl_seconds_after_finished
-    if ttl_seconds is None and count.has_failures:
-        return DeletionDecision(
-            "nodes failed and ttlSecondsAfterFinished is not set: the Job is kept"
-        )
+    is_undone = job.status.rollback is not None
+    if ttl_seconds is None and (count.has_failures or is_undone):
+        words = "the run was rolled back" if is_undone else "nodes failed"
+        return DeletionDecision(f"{words} and ttlSecondsAfterFinished is not set: the Job is kept")
     decision = _decide_by_ttl(job, ttl_seconds or 0, now)
     if not decision.may_delete:
         return decision
@@ -141,6 +151,9 @@ def _decide_by_ttl(job: Job, seconds: int, now: datetime) -> DeletionDecision:
     finished = job.status.completion_time
     if finished is None:
         return DeletionDecision("its status has no completionTime yet")
+    undone = job.status.rollback
+    if undone is not None and undone.completion_time is not None:
+        finished = max(finished, undone.completion_time)
     end = add_seconds(finished, seconds)
     if now >= end:
         return DeletionDecision()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from daemonset_job.api.states import TextEnum
 
@@ -29,6 +29,11 @@ class FailureAction(TextEnum):
     FAIL_FAST = "FailFast"
     CONTINUE = "Continue"
     PAUSE = "Pause"
+    ROLLBACK = "Rollback"
+
+
+# With these a run has failed as soon as more nodes have failed than may.
+FAST_ACTIONS: Final = frozenset({FailureAction.FAIL_FAST, FailureAction.ROLLBACK})
 
 
 class RuleAction(TextEnum):

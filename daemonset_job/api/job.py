@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
-from daemonset_job.api.choices import PodPolicy
+from daemonset_job.api.choices import FailureAction, PodPolicy
 from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.job_spec import JobSpec, parse_spec
 from daemonset_job.api.job_spec_shape import SPEC_SHAPE
@@ -128,21 +128,57 @@ class Job:
         """The value of the retry annotation: changing it lets failed nodes try again.
 
         Removing the annotation asks for nothing: the last value stays in force. It stays so in an
-        aborted run, too, which no retry revives. A value of more
+        aborted run, and in one that is rolled back, too, which no retry revives. A value of more
         than `names.RETRY_LIMIT` characters is shortened to its start and a hash of the whole.
         """
-        if self.is_aborted:
+        if self.is_aborted or self.status.rollback is not None:
             return self.status.observed_retry
         value = self.annotations.get(names.ANNOTATION_RETRY) or self.status.observed_retry
         return names.shorten(value, names.RETRY_LIMIT)
 
     @property
     def is_aborted(self) -> bool:
-        """Whether the run was aborted, by its status."""
+        """Whether a person ended the run, by its status."""
         failed = self.condition(ConditionType.FAILED)
         if failed is None or not failed.status:
             return False
-        return failed.reason == FailedReason.ABORTED
+        return failed.reason in {FailedReason.ABORTED, FailedReason.ROLLBACK_REQUESTED}
+
+    @property
+    def ignores_retry(self) -> bool:
+        """Whether a retry is asked for that is not acted on, because the run is rolled back."""
+        asked = names.shorten(self.annotations.get(names.ANNOTATION_RETRY) or "", names.RETRY_LIMIT)
+        has_asked = bool(asked) and asked != self.status.observed_retry
+        return self.status.rollback is not None and has_asked
+
+    @property
+    def can_roll_back(self) -> bool:
+        """Whether its work can be undone: it says how, and its run has an end."""
+        return self.spec.rollback and not self.spec.is_continuous
+
+    @property
+    def is_rollback_requested(self) -> bool:
+        """Whether a person asks for a rollback that is possible."""
+        return self.can_roll_back and bool(self.requests.rollback)
+
+    @property
+    def starts_no_node(self) -> bool:
+        """Whether no further node may start: it is suspended, or rolled back."""
+        is_undone = self.status.rollback is not None or self.is_rollback_requested
+        return self.is_suspended or is_undone
+
+    @property
+    def has_open_rollback(self) -> bool:
+        """Whether the run is to be rolled back, by its status and requests, and that has not ended.
+
+        An abort ends a run as it is: only a person has it rolled back after that.
+        """
+        if self.status.rollback is not None:
+            return self.status.rollback.completion_time is None
+        failed = self.condition(ConditionType.FAILED)
+        has_failed = failed is not None and failed.status is True and not self.is_aborted
+        is_due = has_failed and self.spec.failure_policy.action == FailureAction.ROLLBACK
+        return self.can_roll_back and (is_due or self.is_rollback_requested)
 
     @property
     def rerun(self) -> RerunRequest:

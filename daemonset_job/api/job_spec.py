@@ -80,11 +80,12 @@ class FailureRule:
 class FailurePolicy:
     """When failed nodes fail the run.
 
-    `action` is `FailFast`, `Continue` or `Pause`. `max_failed_nodes` is a number or a percentage
-    (`"10%"`) of the desired nodes that may fail or be unreachable. `pods`: those of failed nodes
-    are deleted (`DeleteFailed`), all of them once the run has failed (`Delete`), or none (`Keep`).
-    `unreachable_seconds`: after that time the run no longer waits for an unreachable node; None is
-    for as long as it has other nodes to do.
+    `action` is `FailFast`, `Continue`, `Pause` or `Rollback`. `max_failed_nodes` is a number or a
+    percentage (`"10%"`) of the desired nodes that may fail or be unreachable. With
+    `max_unreachable_nodes` the unreachable ones have that limit of their own. `pods`: those of
+    failed nodes are deleted (`DeleteFailed`), all of them once the run has failed (`Delete`), or
+    none (`Keep`). `unreachable_seconds`: after that time the run no longer waits for an
+    unreachable node; None is for as long as it has other nodes to do.
     """
 
     action: FailureAction = FailureAction.FAIL_FAST
@@ -92,6 +93,7 @@ class FailurePolicy:
     rules: tuple[FailureRule, ...] = ()
     pods: PodPolicy = PodPolicy.DELETE_FAILED
     unreachable_seconds: int | None = None
+    max_unreachable_nodes: int | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class JobSpec:
     `script_from`, that runs and not the image's command; `image` "" is then the task image.
     `host_exec`: it runs in the namespaces of the node. `on_success` has the labels and annotations
     of `results` as well. A node is cordoned, or drained, before its turn. The run starts `after`
-    other Jobs of its namespace have succeeded.
+    other Jobs of its namespace have succeeded. `rollback`: whether it says what undoes its work.
     """
 
     image: str
@@ -134,6 +136,7 @@ class JobSpec:
     notify: tuple[Subscription, ...] = ()
     rollout: Rollout | None = None
     success_policy: SuccessPolicy = field(default_factory=SuccessPolicy)
+    rollback: bool = False
 
     @property
     def has_script(self) -> bool:
@@ -214,6 +217,7 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
         notify=parse_notify(raw.get("notify")),
         rollout=_parse_rollout(raw),
         success_policy=SuccessPolicy((raw.get("successPolicy") or {}).get("minCompleted")),
+        rollback=bool(raw.get("rollback")),
     )
 
 
@@ -232,6 +236,7 @@ def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:
             raw.get("action"), FailureAction.FAIL_FAST, unknown=FailureAction.CONTINUE
         ),
         max_failed_nodes=_or_default(raw.get("maxFailedNodes"), 0),
+        max_unreachable_nodes=raw.get("maxUnreachableNodes"),
         rules=tuple(
             FailureRule(
                 tuple(rule.get("exitCodes") or ()),

@@ -63,6 +63,7 @@ SPEC_SHAPE: Final = fields(
     failurePolicy=fields(
         action=STRING,
         maxFailedNodes=number_or_percentage,
+        maxUnreachableNodes=number_or_percentage,
         rules=list_of(fields(exitCodes=list_of(NUMBER), action=STRING)),
         pods=STRING,
         unreachableSeconds=NUMBER,
@@ -78,4 +79,11 @@ SPEC_SHAPE: Final = fields(
     notify=NOTIFY_SHAPE,
     rollout=ROLLOUT_SHAPE,
     successPolicy=SUCCESS_POLICY_SHAPE,
+    rollback=fields(
+        image=STRING,
+        script=STRING,
+        scriptFrom=SCRIPT_SOURCE_SHAPE,
+        command=list_of(STRING),
+        args=list_of(STRING),
+    ),
 )

@@ -13,6 +13,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api.node_totals import TOTALS_SHAPE, NodeTotals, parse_totals
+from daemonset_job.api.rollback_status import (
+    ROLLBACK_SHAPE,
+    RollbackStatus,
+    parse_rollback_status,
+)
 from daemonset_job.api.rollout_progress import (
     PROGRESS_SHAPE,
     RolloutProgress,
@@ -53,6 +58,7 @@ STATUS_SHAPE: Final = fields(
     progress=STRING,
     lowestProgress=STRING,
     rollout=PROGRESS_SHAPE,
+    rollback=ROLLBACK_SHAPE,
     conditions=CONDITIONS_SHAPE,
 )
 _TRUTHS: Final = {"True": True, "False": False}
@@ -100,7 +106,7 @@ class JobStatus:
     `completion_token` is the default at the start of a Job that names no token, for policy
     Continuous at the start of its `revision`. The last requests are `observed_retry` and
     `observed_rerun`, and `report` is the name of the run's first JobReport. Each of these is "" for
-    none. `rollout` is None without a rollout.
+    none. `rollout` is None without a rollout, and `rollback` while the run is not rolled back.
     """
 
     phase: Phase | None = None
@@ -116,6 +122,7 @@ class JobStatus:
     progress: str = ""
     lowest_progress: str = ""
     rollout: RolloutProgress | None = None
+    rollback: RollbackStatus | None = None
     conditions: tuple[Condition, ...] = ()
 
     def condition(self, type_: ConditionType) -> Condition | None:
@@ -141,6 +148,7 @@ class JobStatus:
             "progress": self.progress,
             "lowestProgress": self.lowest_progress,
             "rollout": self.rollout.to_raw() if self.rollout is not None else None,
+            "rollback": self.rollback.to_raw() if self.rollback is not None else None,
             "observedRetry": self.observed_retry,
             "observedRerun": self.observed_rerun,
             "completionTime": format_time(self.completion_time) if self.completion_time else "",
@@ -168,6 +176,7 @@ def parse_job_status(raw: Mapping[str, Any]) -> JobStatus:
         progress=raw.get("progress") or "",
         lowest_progress=raw.get("lowestProgress") or "",
         rollout=parse_rollout_progress(raw.get("rollout")),
+        rollback=parse_rollback_status(raw.get("rollback")),
         conditions=parse_conditions(raw.get("conditions")),
     )
 

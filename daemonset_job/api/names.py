@@ -80,6 +80,8 @@ ANNOTATION_RERUN: Final = f"{GROUP}/rerun"
 ANNOTATION_APPROVE: Final = f"{GROUP}/approve"
 ANNOTATION_PROMOTE: Final = f"{GROUP}/promote"
 ANNOTATION_ABORT: Final = f"{GROUP}/abort"
+# Why a run is to be rolled back, by a person.
+ANNOTATION_ROLLBACK: Final = f"{GROUP}/rollback"
 # On the DaemonSet of a Job of policy Continuous and on its pods: the revision that they run.
 ANNOTATION_REVISION: Final = f"{GROUP}/revision"
 

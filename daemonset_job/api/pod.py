@@ -58,6 +58,7 @@ class Pod:
     for none. `has_init_running` is whether an init container other than the task and sidecars runs.
     `hold_started`: a container other than the task and the init containers has started. `revision`
     is that of its Job, "" for policy Once. `exclusive` is the key `rollout.exclusive` of its Job.
+    `job_uid` is the UID of that by a label, which proves nothing.
     """
 
     namespace: str
@@ -82,6 +83,7 @@ class Pod:
     container: Container | None = None
     revision: str = ""
     exclusive: str = ""
+    job_uid: str = ""
 
     @property
     def is_disrupted(self) -> bool:
@@ -143,6 +145,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         container=_task_container(status),
         revision=(meta.get("annotations") or {}).get(names.ANNOTATION_REVISION) or "",
         exclusive=(meta.get("labels") or {}).get(names.LABEL_EXCLUSIVE) or "",
+        job_uid=(meta.get("labels") or {}).get(names.LABEL_JOB_UID) or "",
     )
 
 

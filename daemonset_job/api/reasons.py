@@ -214,7 +214,10 @@ class FailedReason(Reason):
 
     MAX_FAILED_NODES_EXCEEDED = (
         "MaxFailedNodesExceeded",
-        "More nodes failed, or are unreachable, than `maxFailedNodes` allows.",
+        (
+            "More nodes failed, or are unreachable, than `maxFailedNodes` or `maxUnreachableNodes` "
+            "allows."
+        ),
     )
     DEADLINE_EXCEEDED = "DeadlineExceeded", "`activeDeadlineSeconds` have passed."
     CHECK_FAILED = "CheckFailed", "A check of a step of the rollout has failed."
@@ -226,7 +229,42 @@ class FailedReason(Reason):
         ),
     )
     ABORTED = "Aborted", "A person ended the run with the abort annotation; no retry revives it."
+    ROLLBACK_REQUESTED = (
+        "RollbackRequested",
+        "A person ended the run with the rollback annotation; no retry revives it.",
+    )
     RETRYING = "Retrying", "Failed nodes are being retried."
+
+
+class RolledBackReason(Reason):
+    """The reason of `RolledBack`; also of the event that says so."""
+
+    ROLLBACK_WAITING = (
+        "RollbackWaiting",
+        "The rollback has not begun: tasks are at work, or the end of the run is not recorded.",
+    )
+    ROLLING_BACK = "RollingBack", "The rollback is at work; `status.rollback` names its Jobs."
+    ROLLBACK_FAILED = (
+        "RollbackFailed",
+        "The rollback failed on a node, or its Job was deleted; it has stopped.",
+    )
+    ROLLBACK_NAME_TAKEN = (
+        "RollbackNameTaken",
+        "A Job that is not of this one has the name of the rollback's Job.",
+    )
+    ROLLBACK_REFUSED = (
+        "RollbackRefused",
+        "The API server does not take the Job of the rollback: a quota, an admission webhook.",
+    )
+    ROLLBACK_NOT_POSSIBLE = (
+        "RollbackNotPossible",
+        "A rollback was requested of a Job that has no `spec.rollback`.",
+    )
+    ROLLED_BACK = "RolledBack", "Every node whose task had started is rolled back."
+    ROLLED_BACK_PARTLY = (
+        "RolledBackPartly",
+        "The rollback has ended, and nodes that are away, tainted or gone are not rolled back.",
+    )
 
 
 class SuspendedReason(Reason):
@@ -311,6 +349,10 @@ class HistoryReason(Reason):
     COMPLETED = "Completed", "The run succeeded."
     CANCELLED = "Cancelled", "The Job was deleted before the run had ended."
     DAEMON_SET_ALTERED = "DaemonSetAltered", "Another client changed the spec of the DaemonSet."
+    ROLLBACK_REQUESTED = "RollbackRequested", "A person requested the rollback of the run."
+    ROLLBACK_STARTED = "RollbackStarted", "The rollback of the run began."
+    ROLLBACK_FAILED = "RollbackFailed", "The rollback failed, and has stopped."
+    ROLLED_BACK = "RolledBack", "The rollback has ended; the message names nodes that it left out."
 
 
 class NodeReason(Reason):

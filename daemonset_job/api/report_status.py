@@ -23,6 +23,11 @@ from daemonset_job.api.notifications import (
     find_occurrences,
     parse_delivery,
 )
+from daemonset_job.api.rollback_status import (
+    ROLLBACK_SHAPE,
+    RollbackStatus,
+    parse_rollback_status,
+)
 from daemonset_job.api.rollout_progress import (
     PROGRESS_SHAPE,
     RolloutProgress,
@@ -47,6 +52,7 @@ REPORT_STATUS_SHAPE: Final = fields(
     conditions=CONDITIONS_SHAPE,
     notifications=map_of(DELIVERY_SHAPE),
     rollout=PROGRESS_SHAPE,
+    rollback=ROLLBACK_SHAPE,
     nodeList=list_of(ROW_SHAPE),
     nodeStates=map_of(RECORD_SHAPE),
 )
@@ -60,8 +66,8 @@ class ReportStatus:
     report that does not say it. `observed_retry` is the Job's last retry request, "" for none.
     `history` is what happened to the run, the newest last; `omitted_history` counts the entries
     that were left out of its middle. `notifications` has what each receiver was notified of, by its
-    name. `rollout` is as in the Job's status. `node_list` is that of an ended run, for tables.
-    Times have whole seconds.
+    name. `rollout` and `rollback` are as in the Job's status. `node_list` is that of an ended run,
+    for tables. Times have whole seconds.
     """
 
     phase: Phase | None = None
@@ -77,6 +83,7 @@ class ReportStatus:
     conditions: tuple[Condition, ...] = ()
     notifications: Mapping[str, Delivery] = field(default_factory=dict)
     rollout: RolloutProgress | None = None
+    rollback: RollbackStatus | None = None
     node_list: tuple[NodeRow, ...] = ()
     node_states: Mapping[str, NodeRecord] = field(default_factory=dict)
 
@@ -114,6 +121,7 @@ class ReportStatus:
             }
             or None,
             "rollout": self.rollout and self.rollout.to_raw(),
+            "rollback": self.rollback and self.rollback.to_raw(),
             "nodeList": [row.to_raw() for row in self.node_list] or None,
             "nodeStates": {
                 name: self.node_states[name].to_raw() for name in sorted(self.node_states)
@@ -145,6 +153,7 @@ def parse_report_status(raw: Mapping[str, Any]) -> ReportStatus:
             name: parse_delivery(entry) for name, entry in (raw.get("notifications") or {}).items()
         },
         rollout=parse_rollout_progress(raw.get("rollout")),
+        rollback=parse_rollback_status(raw.get("rollback")),
         node_list=tuple(parse_row(row) for row in raw.get("nodeList") or ()),
         node_states={
             name: parse_record(entry) for name, entry in (raw.get("nodeStates") or {}).items()

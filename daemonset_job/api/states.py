@@ -49,6 +49,7 @@ class ConditionType(TextEnum):
     FAILED = "Failed"
     SUSPENDED = "Suspended"
     ALTERED = "DaemonSetAltered"
+    ROLLED_BACK = "RolledBack"
     # Those that kstatus reads (sigs.k8s.io/cli-utils), and with it Flux and Argo CD.
     RECONCILING = "Reconciling"
     STALLED = "Stalled"

@@ -11,11 +11,13 @@ from daemonset_job.api.states import ConditionType, Phase
 from job_controller.core.daemon_set_actions import create_again_actions, daemon_set_actions
 from job_controller.core.job_actions import CreateJob
 from job_controller.core.owned_jobs.part import part_actions
+from job_controller.core.owned_jobs.rollback import evaluate_rollback
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
     ChangeNodes,
     CreateReport,
+    Event,
     Plan,
     RefusedWrite,
     WriteReportStatus,
@@ -39,6 +41,12 @@ from job_controller.core.render.node_changes import record_changes
 from job_controller.core.render.report_status import (
     build_report,
     next_report_statuses,
+)
+from job_controller.core.render.rollback import (
+    copy_rollback,
+    record_rollback,
+    rollback_events,
+    with_rollback,
 )
 from job_controller.core.render.shards import missing_shards
 from job_controller.core.rollout.rollout_state import (
@@ -106,6 +114,10 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if find_unrecorded(snapshot):
         # The request stays open: only the report says which nodes follow it.
         status = replace(status, observed_rerun=job.status.observed_rerun)
+    rollback = evaluate_rollback(snapshot, counts, run, now)
+    status = with_rollback(job, status, rollback, now)
+    if rollback.action is not None:
+        work.append(rollback.action)
     record = _record_actions(snapshot, found, status, now)
     pending = find_pending_changes(snapshot, now)
     changes = [ChangeNodes(pending.due)] if pending.due else []
@@ -129,6 +141,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         waits.append(snapshot.retry_seconds)
     if counts.is_altered:
         waits.append(_ALTERED_RETRY_SECONDS)
+    if rollback.wake_seconds is not None:
+        waits.append(rollback.wake_seconds)
     return Plan(
         actions=tuple(
             action for action in (*work, *changes, *record) if not _is_refused(snapshot, action)
@@ -138,6 +152,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
             # An event says what a status write says. Without that write it would be sent each time.
             *(state_events(snapshot, status, counts) if _writes(record, status) else ()),
             *exit_events(merge_records(snapshot), counts),
+            *_rollback_events(job, record),
         ),
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start
@@ -213,6 +228,15 @@ def _reopened_at(job: Job) -> datetime | None:
     return job.status.completion_time if is_retried else None
 
 
+def _rollback_events(job: Job, record: list[Action]) -> tuple[Event, ...]:
+    return tuple(
+        event
+        for action in record
+        if isinstance(action, WriteStatus)
+        for event in rollback_events(job, action.status)
+    )
+
+
 def _writes(record: list[Action], status: JobStatus) -> bool:
     return any(isinstance(action, WriteStatus) and action.status == status for action in record)
 
@@ -234,15 +258,15 @@ def _record_actions(
     report_is_final = first is not None and first.status.phase == status.phase
     ended = run.has_ended and job.status.phase == status.phase and report_is_final
     has_succeeded = run.outcome == RunOutcome.SUCCEEDED and job.is_true(ConditionType.COMPLETE)
+    late = record_rollback(snapshot, record_changes(snapshot), status, now) if is_frozen else ()
     actions: list[Action] = [
-        WriteReportStatus(report.name, report.uid, body)
-        for report, body in (record_changes(snapshot) if is_frozen else ())
+        WriteReportStatus(report.name, report.uid, body) for report, body in late
     ]
     if ended and is_frozen and has_succeeded and found.blocker is not None:
         return actions if status == job.status else [*actions, WriteStatus(status)]
     if ended and is_frozen:
         seen = replace(
-            job.status,
+            copy_rollback(job.status, status),
             observed_generation=job.generation,
             revision=status.revision,
             completion_token=status.completion_token,

@@ -12,7 +12,7 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence
 
 def may_start_nodes(snapshot: Snapshot, run: RunState, rollout: RolloutState) -> bool:
     """Return whether nodes may start their work now; started ones continue in any case."""
-    if snapshot.job.is_suspended or run.is_enough or not is_open(run):
+    if snapshot.job.starts_no_node or run.is_enough or not is_open(run):
         return False
     return rollout.hold is None
 

@@ -78,10 +78,20 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
 
 
 def _find_request_blocker(snapshot: Snapshot) -> Blocker | None:
-    """Return that a person has aborted the run, or that its rollout cannot be as it is."""
+    """Return that a person has aborted the run, or that its rollout cannot be as it is.
+
+    A request for a rollback is an abort, too.
+    """
     job = snapshot.job
     if why := job.requests.abort:
         words = f"aborted before it started: {single_line(why)}; remove the annotation, or the Job"
+        return Blocker(ProgressingReason.ABORTED, words)
+    if job.is_rollback_requested:
+        why = single_line(job.requests.rollback)
+        words = (
+            f"a rollback was requested before it started, so there is nothing to undo: {why}; "
+            "remove the annotation, or the Job"
+        )
         return Blocker(ProgressingReason.ABORTED, words)
     if problem := find_window_problem(job):
         return Blocker(ProgressingReason.INVALID_WINDOW, problem)

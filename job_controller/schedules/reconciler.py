@@ -14,7 +14,7 @@ from typing import Any
 from loguru import logger
 
 from daemonset_job.api import names
-from daemonset_job.api.job import JobKey
+from daemonset_job.api.job import JobKey, parse_job
 from daemonset_job.api.owners import controller_uid
 from daemonset_job.api.scheduled_job import ScheduledJob, parse_scheduled_job
 from daemonset_job.api.states import Phase, parse_phase
@@ -230,10 +230,22 @@ class ScheduleReconciler:
 
 
 def _run_of(raw: Mapping[str, Any]) -> Run:
-    """Return what a raw Job says of its run. One that is being deleted may be at work."""
+    """Return what a raw Job says of its run. One that is being deleted may be at work.
+
+    One that is being rolled back is at work, too.
+    """
     meta, status = raw.get("metadata") or {}, raw.get("status") or {}
     phase = parse_phase(status.get("phase"))
     ended = None
     if phase in {Phase.SUCCEEDED, Phase.FAILED}:
         ended = parse_time(status.get("completionTime") or meta.get("creationTimestamp"))
-    return Run(meta.get("name") or "", meta.get("uid") or "", phase, ended)
+    is_undone = ended is not None and _has_open_rollback(raw)
+    name, uid = meta.get("name") or "", meta.get("uid") or ""
+    return Run(name, uid, phase, None if is_undone else ended, is_rolling_back=is_undone)
+
+
+def _has_open_rollback(raw: Mapping[str, Any]) -> bool:
+    try:
+        return parse_job(raw).has_open_rollback
+    except ValueError:
+        return False  # the controller ignores it, too

@@ -256,7 +256,7 @@ def test_a_job_that_is_deleted_while_no_controller_runs_leaves_no_cordon(drainin
 
 def test_nodes_are_drained_one_at_a_time(draining, namespace):
     cluster = draining
-    path = cluster.root / "examples" / "26-drain-and-patch" / "job.yaml"
+    path = cluster.root / "examples" / "25-drain-and-patch" / "job.yaml"
     example = yaml.safe_load(path.read_text(encoding="utf-8"))
     example["metadata"]["namespace"] = namespace
     # Not the pods of the cluster itself, which have no other place.

@@ -15,14 +15,16 @@ from tests.e2e.endpoints import endpoints, start_server
 # Prints each request as a line of JSON: the path, the header, the body. Answers 200, or 503 while
 # the file exists.
 SERVER = """
-import http.server, json, os
+import http.server, json, os, sys
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         status = 503 if os.path.exists("/tmp/away") else 200
         entry = [self.path, self.headers.get("Authorization"), status, json.loads(body)]
-        print(json.dumps(entry), flush=True)
+        # In one piece: requests come at the same time.
+        sys.stdout.write(json.dumps(entry) + "\\n")
+        sys.stdout.flush()
         self.send_response(status)
         self.end_headers()
 

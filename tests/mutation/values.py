@@ -28,6 +28,7 @@ ACCEPTED: Mapping[str, tuple[Any, ...]] = {
     "completion.token": ("x", "done", "all done", _EMOJI * 256, "<&>", "\u202eenod", "(", "\\"),
     "completion.failureToken": ("x", "failed", "has failed", _EMOJI * 256, "<&>", "[", "\\"),
     "failurePolicy.maxFailedNodes": (0, 1, 2**31 - 1, "0%", "1%", "99%", "100%"),
+    "failurePolicy.maxUnreachableNodes": (0, 1, 2**31 - 1, "0%", "1%", "99%", "100%"),
     "rollout.maxParallel": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
     "rollout.maxParallelPerZone": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
     "rollout.steps[].nodes": (1, 2, 2**31 - 1, "1%", "99%", "100%"),

@@ -18,6 +18,7 @@ from daemonset_job.api.reasons import (
     ProgressingReason,
     Reason,
     ReconcilingReason,
+    RolledBackReason,
     StalledReason,
     SuspendedReason,
 )
@@ -28,6 +29,7 @@ SECTIONS = {
     "Progressing": ProgressingReason,
     "Complete": CompleteReason,
     "Failed": FailedReason,
+    "RolledBack": RolledBackReason,
     "Cancelled": CancelledReason,
     "Suspended": SuspendedReason,
     "DaemonSetAltered": AlteredReason,

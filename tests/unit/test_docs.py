@@ -88,6 +88,21 @@ def test_every_page_is_in_the_index():
     assert {page for page in DOCS.rglob("*.md") if page.name != "README.md"} <= listed
 
 
+def test_every_example_is_listed_and_explained():
+    """They are numbered without gaps. Each has a page of its own, or one that shows it."""
+    folders = sorted(each for each in (ROOT / "examples").iterdir() if each.is_dir())
+    assert [each.name[:3] for each in folders] == [f"{i:02}-" for i in range(1, len(folders) + 1)]
+    table_rows = [
+        line for line in text_of(ROOT / "examples" / "README.md").splitlines() if "](" in line
+    ]
+    for folder in folders:
+        (row,) = [line for line in table_rows if line.startswith(f"| [{folder.name}](")]
+        paths = [link.partition("#")[0] for link in links(row)[1:]]
+        pages = [(ROOT / "examples" / path).resolve() for path in paths if path]
+        about = [page for page in pages if f"examples/{folder.name}" in text_of(page)]
+        assert (folder / "README.md").exists() or about, folder.name
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_make_targets_exist(page):
     targets = set(re.findall(r"(?m)^([a-z0-9-]+(?: [a-z0-9-]+)*):", text_of(ROOT / "Makefile")))

@@ -26,5 +26,9 @@ def check_spec(
     return {
         **task_spec(job.spec, script, nodes, settings),
         "backoffLimit": 0,
-        "failurePolicy": {"action": FailureAction.FAIL_FAST.value, "maxFailedNodes": 0},
+        "failurePolicy": {
+            "action": FailureAction.FAIL_FAST.value,
+            "maxFailedNodes": 0,
+            "maxUnreachableNodes": "100%",
+        },
     }

@@ -43,7 +43,10 @@ def image_pull_spec(job: Job, settings: Settings) -> dict[str, Any]:
     """Return the spec of the Job that pulls the images of `job` on all nodes that it selects."""
     pod = child(build_pod_template(job, gated=False, settings=settings), "spec")
     policy = job.spec.failure_policy
-    limits = {"unreachableSeconds": policy.unreachable_seconds}
+    limits = {
+        "maxUnreachableNodes": policy.max_unreachable_nodes,
+        "unreachableSeconds": policy.unreachable_seconds,
+    }
     return {
         "image": _find_task(pod).get("image") or settings.task_image,
         "command": [_PROGRAM, "true"],

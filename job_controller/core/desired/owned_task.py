@@ -11,6 +11,7 @@ from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.owned_task import OwnedTask
 from daemonset_job.api.script_source import ScriptSource
 from job_controller.core.desired.manifest import child, children
+from job_controller.core.desired.owned_job import without_selection
 from job_controller.core.settings import Settings
 
 # What `spec.template` says of the Job's task, and not of what surrounds it. Probes and hooks are
@@ -42,7 +43,7 @@ def task_spec(
             {"hostPath": each.host_path, "mountPath": each.mount_path, "readOnly": each.read_only}
             for each in spec.mounts
         ],
-        "template": surroundings(spec.template),
+        "template": without_selection(surroundings(spec.template)),
         "nodes": {"include": list(nodes)},
         "completion": {"mode": CompletionMode.EXIT.value},
         "failureLogLines": spec.failure_log_lines,

@@ -13,6 +13,7 @@ from daemonset_job.api.reasons import CompleteReason, FailedReason, ProgressingR
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.blocker import Blocker
+from job_controller.core.state.failure_budget import allowed_unreachable
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.skipped_nodes import describe_skipped
@@ -30,7 +31,7 @@ def with_message(run: RunState, counts: NodeCounts, job: Job) -> RunState:
     if not run.reason or run.message:
         return run
     if run.reason == FailedReason.MAX_FAILED_NODES_EXCEEDED:  # the same text if it is paused
-        message = failure_message(counts, run.allowed)
+        message = failure_message(counts, run.allowed, allowed_unreachable(job, counts))
     elif run.reason == FailedReason.DEADLINE_EXCEEDED:
         message = _deadline_message(counts, job)
     elif run.reason == CompleteReason.MIN_COMPLETED_REACHED:
@@ -96,8 +97,11 @@ def completed_message(counts: NodeCounts, run: RunState, blocker: Blocker | None
     return f"{words}; {blocker.message}"
 
 
-def failure_message(counts: NodeCounts, allowed: int) -> str:
-    """Return the message of a run that failed or is paused because of its nodes."""
+def failure_message(counts: NodeCounts, allowed: int, away: int | None = None) -> str:
+    """Return the message of a run that failed or is paused because of its nodes.
+
+    `allowed` nodes may fail, and `away` may be unreachable, None if these count as failed.
+    """
     failed, unreachable = counts.names(NodeState.FAILED), counts.names(NodeState.UNREACHABLE)
     parts = []
     if failed:
@@ -105,7 +109,9 @@ def failure_message(counts: NodeCounts, allowed: int) -> str:
         parts.append(f"{len(failed)} of {counts.desired} nodes failed: {problems}")
     if unreachable:
         parts.append(f"{len(unreachable)} unreachable ({fold(unreachable, limit=200)})")
-    limit = f" (maxFailedNodes allows {allowed})" if allowed else ""
+    limits = [f"maxFailedNodes allows {allowed}"] if allowed else []
+    limits += [f"maxUnreachableNodes allows {away}"] if away is not None else []
+    limit = f" ({', '.join(limits)})" if limits else ""
     return "; ".join(parts)[:_MESSAGE_LIMIT] + limit
 
 

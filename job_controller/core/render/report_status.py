@@ -40,7 +40,9 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_r
 # The manifest has command and arguments too. If they are longer than this, they are not repeated.
 ARGUMENTS_LIMIT = 16 * 1024
 # Conditions of a Job that its report has too: how the run ended.
-_REPORTED_CONDITIONS = frozenset({ConditionType.COMPLETE, ConditionType.FAILED})
+_REPORTED_CONDITIONS = frozenset(
+    {ConditionType.COMPLETE, ConditionType.FAILED, ConditionType.ROLLED_BACK}
+)
 
 
 def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
@@ -232,15 +234,16 @@ def _summary(job_status: JobStatus, before: ReportStatus) -> ReportStatus:
         completion_time=job_status.completion_time,
         nodes=job_status.nodes,
         message=_message(job_status),
-        conditions=_reported_conditions(job_status, before.conditions),
+        conditions=reported_conditions(job_status, before.conditions),
         rollout=job_status.rollout,
+        rollback=job_status.rollback,
     )
 
 
-def _reported_conditions(
+def reported_conditions(
     job_status: JobStatus, known: tuple[Condition, ...]
 ) -> tuple[Condition, ...]:
-    """Return how the run ended, as conditions.
+    """Return how the run ended, and its rollback, as conditions.
 
     They say nothing of a generation: `kubectl wait` would compare that of the Job with that of the
     report. One that is recorded keeps its time. While the API server refuses the status of the Job,

@@ -84,6 +84,7 @@ def _new_entries(
     yield from _rollout_entries(before.rollout, status.rollout, job, moment)
     yield from _altered_entries(before, job, status, moment)
     yield from _phase_entries(before, job, status, moment, client)
+    yield from rollback_entries(before, job, status, moment)
 
 
 def _rollout_entries(
@@ -138,6 +139,27 @@ def _phase_entries(
         is_aborted = ended is not None and ended.reason == FailedReason.ABORTED
         by = job.requests.aborted_by if is_aborted else ""
         yield HistoryEntry(status.completion_time or moment, reason, words, by)
+
+
+def rollback_entries(
+    before: ReportStatus, job: Job, status: JobStatus, moment: datetime
+) -> Iterator[HistoryEntry]:
+    """Return what has happened in the rollback of the run."""
+    old, new = before.rollback, status.rollback
+    if new is None:
+        return
+    if old is None and job.is_rollback_requested:
+        words = f"rollback requested: {job.requests.rollback}"
+        by = job.requests.rollback_by
+        yield HistoryEntry(moment, HistoryReason.ROLLBACK_REQUESTED, words, by)
+    if new.start_time is not None and (old is None or old.start_time is None):
+        words = f"rollback of {new.desired} nodes began"
+        yield HistoryEntry(moment, HistoryReason.ROLLBACK_STARTED, words)
+    if new.completion_time is not None and (old is None or old.completion_time is None):
+        is_over = status.is_true(ConditionType.ROLLED_BACK)
+        reason = HistoryReason.ROLLED_BACK if is_over else HistoryReason.ROLLBACK_FAILED
+        verb = "ended" if is_over else "failed"
+        yield HistoryEntry(moment, reason, f"rollback {verb}: {new.message}")
 
 
 # Why a run is paused until a person decides on a step.

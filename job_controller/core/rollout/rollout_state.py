@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.choices import FAST_ACTIONS
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import FailedReason, ProgressingReason, SuspendedReason
@@ -84,7 +84,7 @@ def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunS
     if found.asks is None:
         return run
     action = snapshot.job.spec.failure_policy.action
-    if found.asks == SuspendedReason.CHECK_FAILED and action == FailureAction.FAIL_FAST:
+    if found.asks == SuspendedReason.CHECK_FAILED and action in FAST_ACTIONS:
         return replace(
             run, outcome=RunOutcome.FAILED, reason=FailedReason.CHECK_FAILED, message=found.message
         )
@@ -101,7 +101,7 @@ def evaluate_rollout(
     """Return what the rollout does now; for a Job without one, only which nodes are set aside."""
     places, found = facts.places, facts.advance
     hold = find_hold(snapshot, now)
-    may_start = not snapshot.job.is_suspended and not run.is_enough and is_open(run)
+    may_start = not snapshot.job.starts_no_node and not run.is_enough and is_open(run)
     first_pods_at = _first_pods_at(snapshot, counts, now)
     turns: Mapping[str, int] = {}
     if found.progress is not None and may_start and hold is None and first_pods_at is None:

@@ -133,6 +133,10 @@ def _wait(snapshot: ScheduleSnapshot, starts: Starts) -> _Found | None:
     if any(run.name == name for run in snapshot.runs):
         return None  # it is started: only the status has to follow
     due = format_time(starts.due)
+    undone = next((run.name for run in active if run.is_rolling_back), "")
+    if undone and spec.concurrency_policy == ConcurrencyPolicy.REPLACE:
+        words = f"the start at {due} waits until Job {undone} is rolled back"
+        return SchedulingReason.WAITING_FOR_RUN, words
     if active and spec.concurrency_policy == ConcurrencyPolicy.FORBID:
         words = f"the start at {due} waits until Job {active[0].name} has ended"
         return SchedulingReason.WAITING_FOR_RUN, words

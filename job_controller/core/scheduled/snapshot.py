@@ -13,12 +13,16 @@ from daemonset_job.api.states import Phase
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A Job of a ScheduledJob that exists. `ended_at` is None while it has not ended."""
+    """A Job of a ScheduledJob that exists. `ended_at` is None while it has not ended.
+
+    A run that is being rolled back has not ended.
+    """
 
     name: str
     uid: str
     phase: Phase | None = None
     ended_at: datetime | None = None
+    is_rolling_back: bool = False
 
     @property
     def has_ended(self) -> bool:

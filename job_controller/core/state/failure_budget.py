@@ -1,4 +1,4 @@
-"""How many nodes of a run may fail or be unreachable: `failurePolicy.maxFailedNodes`."""
+"""How many nodes of a run may fail or be unreachable: `spec.failurePolicy`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,32 @@ from job_controller.core.state.node_counts import NodeCounts
 
 
 def count_failures(job: Job, counts: NodeCounts) -> tuple[int, bool]:
-    """Return how many nodes may fail, and whether more have failed or are unreachable."""
+    """Return how many nodes may fail, and whether more have failed or are unreachable than may.
+
+    With `maxUnreachableNodes` the two are counted apart.
+    """
     failed, unreachable = counts.names(NodeState.FAILED), counts.names(NodeState.UNREACHABLE)
-    # The DaemonSet may be newer than the caches of nodes and pods. A node that failed and was then
-    # deleted is still a failure among the earlier number of nodes.
-    desired = max(counts.desired, len(counts.nodes) + len(counts.absent))
+    desired = _count_desired(counts)
     allowed = allowed_failures(job.spec.failure_policy.max_failed_nodes, desired)
-    return allowed, len(failed) + len(unreachable) > allowed
+    away = allowed_unreachable(job, counts)
+    if away is None:
+        return allowed, len(failed) + len(unreachable) > allowed
+    return allowed, len(failed) > allowed or len(unreachable) > away
+
+
+def allowed_unreachable(job: Job, counts: NodeCounts) -> int | None:
+    """Return how many nodes may be unreachable, None if they count as failed ones do."""
+    limit = job.spec.failure_policy.max_unreachable_nodes
+    return None if limit is None else share_of(limit, _count_desired(counts))
+
+
+def _count_desired(counts: NodeCounts) -> int:
+    """Return the number of desired nodes that percentages are of.
+
+    The DaemonSet may be newer than the caches of nodes and pods. A node that failed and was then
+    deleted is still a failure among the earlier number of nodes.
+    """
+    return max(counts.desired, len(counts.nodes) + len(counts.absent))
 
 
 def is_within_budget(job: Job, counts: NodeCounts) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum, auto
 from typing import Final
 
-from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.choices import FAST_ACTIONS, FailureAction
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import CompleteReason, FailedReason, SuspendedReason
 from daemonset_job.api.states import ConditionType, NodeState, Phase
@@ -72,12 +72,13 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     """Return the state of the run.
 
     Succeeded and failed are final, but for two requests. A retry opens a failed run again, unless
-    it was aborted, and a change of `spec.nodes` that adds nodes opens a completed one. A run never
-    fails because it lacks nodes or pods: it waits, and its status says for what.
+    it was aborted, and a change of `spec.nodes` that adds nodes opens a completed one. Neither
+    opens a run that is rolled back. A run never fails because it lacks nodes or pods: it waits,
+    and its status says for what.
     """
     job = snapshot.job
-    if (aborted := _by_abort(snapshot, counts)) is not None:
-        return aborted
+    if (by_person := _by_rollback(snapshot, counts) or _by_abort(snapshot, counts)) is not None:
+        return by_person
     if job.spec.is_continuous:
         return _once_recorded(snapshot, _evaluate_continuous(snapshot, counts))
     if job.is_true(ConditionType.COMPLETE):
@@ -251,7 +252,7 @@ def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
         return None
     policy = job.spec.failure_policy
     allowed, over = count_failures(job, counts)
-    if policy.action == FailureAction.FAIL_FAST and over:
+    if policy.action in FAST_ACTIONS and over:
         return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
     if policy.action == FailureAction.PAUSE and over:
         return RunState(
@@ -290,6 +291,27 @@ def deadline(job: Job, now: datetime) -> datetime | None:
             elif moved is not None:
                 began = max(began, moved)
     return add_seconds(began, seconds)
+
+
+def _by_rollback(snapshot: Snapshot, counts: NodeCounts) -> RunState | None:
+    """Return the end of a run that is rolled back, or is to be; None if it is not.
+
+    A person ends a run in progress by the request, for good, as by an abort.
+    """
+    job = snapshot.job
+    if job.status.rollback is None and not job.is_rollback_requested:
+        return None
+    if job.is_true(ConditionType.COMPLETE):
+        return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
+    if job.is_true(ConditionType.FAILED):
+        recorded = _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
+        return _by_nodes_since(recorded, job, counts)
+    if (succeeded := _by_report(snapshot)) is not None:
+        return succeeded
+    done = len(counts.names(NodeState.COMPLETED))
+    why = single_line(job.requests.rollback, _ABORT_LIMIT)
+    words = f"ended for a rollback after {done} of {counts.desired} nodes: {why}"
+    return RunState(RunOutcome.FAILED, FailedReason.ROLLBACK_REQUESTED, words)
 
 
 def _by_abort(snapshot: Snapshot, counts: NodeCounts) -> RunState | None:

@@ -48,6 +48,8 @@ class Snapshot:
     `rollout.exclusive` do. `observed_pods` is the newest answer to what a check of the
     rollout asks, None without one. `source_answers` has those of sources. `owned_jobs` are the Jobs
     that this one created as parts of its own run, by owner reference, with all of their specs.
+    `owned_reports` are the reports of their runs. `left_pods` are pods of the Job that are not of
+    its present DaemonSet: one that was deleted takes its pods with it later.
     """
 
     job: Job
@@ -69,6 +71,8 @@ class Snapshot:
     observed_pods: PodObservation | None = None
     source_answers: Mapping[SourceQuery, SourceAnswer] = field(default_factory=dict)
     owned_jobs: tuple[Job, ...] = ()
+    owned_reports: tuple[JobReport, ...] = ()
+    left_pods: tuple[Pod, ...] = ()
     settings: Settings = field(default_factory=Settings)
     # Computed once: a reconcile asks for it again and again. `replace` begins again.
     _view: CurrentView | None = field(default=None, init=False, repr=False, compare=False)

@@ -54,6 +54,39 @@ def test_fail_fast_fails_with_the_first_node_too_many():
     assert run(cluster).actions == ()
 
 
+@pytest.mark.parametrize(
+    ("failed", "away", "fails"),
+    [
+        (1, None, True),  # the lost node counts as a failed one
+        (2, None, False),
+        (1, 1, False),
+        (1, "34%", False),
+        (1, "33%", True),
+        (1, 0, True),
+        (0, 1, True),
+    ],
+)
+def test_unreachable_nodes_have_a_limit_of_their_own_if_there_is_one(failed, away, fails):
+    """One node fails, and one is lost."""
+    cluster = make_cluster("a", "b", "c", gated=True)
+    cluster.pods[1] = failing("b")
+    cluster.nodes["c"] = lost("c")
+    policy = FailurePolicy(max_failed_nodes=failed, max_unreachable_nodes=away, pods=PodPolicy.KEEP)
+    run(spec(cluster, failure_policy=policy), seen=timedelta(hours=1))
+    expected = ("True", "MaxFailedNodesExceeded") if fails else None
+    assert conditions(cluster).get("Failed") == expected
+
+
+def test_the_message_has_both_limits():
+    cluster = make_cluster("a", "b", "c", gated=True)
+    cluster.pods[1] = failing("b")
+    cluster.nodes["c"] = lost("c")
+    policy = FailurePolicy(max_failed_nodes=1, max_unreachable_nodes=0, pods=PodPolicy.KEEP)
+    plan = run(spec(cluster, failure_policy=policy), seen=timedelta(hours=1))
+    words = "(maxFailedNodes allows 1, maxUnreachableNodes allows 0)"
+    assert plan.events[0].message.endswith(words)
+
+
 def test_failures_within_a_percentage_survive_a_recreated_daemon_set():
     cluster = make_cluster(*(f"n{i}" for i in range(20)), gated=True)
     cluster.pods[0] = failing("n0")

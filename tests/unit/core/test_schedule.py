@@ -357,3 +357,17 @@ def test_a_crash_after_any_write_leads_to_the_same_end(spec, crash_at):
         return world.created, world.status.last_schedule_time, set(world.jobs)
 
     assert live(crash_at) == live(-1)
+
+
+def test_a_run_that_is_rolled_back_is_active_and_not_replaced():
+    rolled = Run(name(NOON - 5 * MINUTE), "a", Phase.FAILED, None, is_rolling_back=True)
+    for policy in (ConcurrencyPolicy.FORBID, ConcurrencyPolicy.REPLACE):
+        snapshot = ScheduleSnapshot(scheduled(concurrency_policy=policy), (rolled,))
+        plan = decide_schedule(snapshot, NOON)
+        assert (plan.start, plan.deletions) == (None, ())
+        assert reason(plan) == SchedulingReason.WAITING_FOR_RUN
+        assert rolled.name in plan.status.scheduling.message
+        assert [run.name for run in plan.status.active] == [rolled.name]
+    done = replace(rolled, ended_at=NOON, is_rolling_back=False)
+    snapshot = ScheduleSnapshot(scheduled(concurrency_policy=ConcurrencyPolicy.REPLACE), (done,))
+    assert decide_schedule(snapshot, NOON).start is not None

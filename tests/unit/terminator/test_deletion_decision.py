@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from daemonset_job.api import names
 from daemonset_job.api.affinity import REQUIRED
+from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.container import Container
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import nodes_hash
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.rollout_requests import RolloutRequests
+from daemonset_job.api.times import format_time
 from terminator.deletion_decision import decide_deletion
 from terminator.node_count import Snapshot, count_nodes
 from tests.unit.terminator.builders import (
@@ -472,3 +475,56 @@ def test_a_job_that_succeeded_without_all_nodes_stays_unless_it_has_a_time_to_li
     assert not decide_deletion(snapshot.job, lambda: count, late, NOW).may_delete
     with_ttl = replace(snapshot.job, spec=replace(snapshot.job.spec, ttl_seconds_after_finished=0))
     assert decide_deletion(with_ttl, lambda: count, late, NOW).may_delete
+
+
+# --- rollbacks ---------------------------------------------------------------------------
+
+UNDONE = {"type": "RolledBack", "status": "True"}
+ROLLBACK_SPEC = {"rollback": True, "failure_policy": FailurePolicy(FailureAction.ROLLBACK)}
+
+
+def decided(*conditions, spec, rollback=None, requests=None, at=NOW, count=None):
+    """Return why a Job with a rollback is not deleted, "" if it is."""
+    status = {"completionTime": format_time(NOW)}
+    if rollback is not None:
+        status["rollback"] = rollback
+    job = make_job(*conditions, spec=spec, status=status)
+    if requests is not None:
+        job = replace(job, requests=RolloutRequests(rollback=requests))
+    return decide_deletion(job, lambda: count or count_nodes(world()), at)
+
+
+@pytest.mark.parametrize("ttl", [0, 60])
+def test_a_failed_job_stays_until_its_rollback_has_ended(ttl):
+    spec = {**ROLLBACK_SPEC, "ttl_seconds_after_finished": ttl}
+    late = NOW + timedelta(hours=1)
+    for rollback in (None, {"desired": 2}):
+        assert "rolled back" in decided(FAILED, spec=spec, rollback=rollback, at=late).blocked_by
+    ended = {"desired": 2, "completionTime": format_time(late)}
+    found = decided(FAILED, spec=spec, rollback=ended, at=late)
+    assert found.may_delete == (ttl == 0)
+    # The time to live counts from the end of the rollback.
+    assert found.wake_at == (late + timedelta(seconds=ttl) if ttl else None)
+
+
+def test_an_aborted_job_is_not_rolled_back_and_may_go():
+    spec = {**ROLLBACK_SPEC, "ttl_seconds_after_finished": 0}
+    aborted = {**FAILED, "reason": "Aborted"}
+    assert decided(aborted, spec=spec).may_delete
+    assert not decided(aborted, spec=spec, requests="after all").may_delete
+
+
+def test_a_complete_job_stays_while_a_person_wants_it_rolled_back():
+    assert decided(COMPLETE, spec=ROLLBACK_SPEC).may_delete
+    found = decided(COMPLETE, spec=ROLLBACK_SPEC, requests="slower")
+    assert "rolled back" in found.blocked_by
+    # It says nothing of how the work is undone.
+    assert decided(COMPLETE, spec={}, requests="slower").may_delete
+
+
+def test_a_complete_job_that_was_rolled_back_is_kept_without_a_time_to_live():
+    ended = {"desired": 3, "completionTime": format_time(NOW)}
+    found = decided(COMPLETE, UNDONE, spec=ROLLBACK_SPEC, rollback=ended, requests="slower")
+    assert "was rolled back and ttlSecondsAfterFinished is not set" in found.blocked_by
+    spec = {**ROLLBACK_SPEC, "ttl_seconds_after_finished": 0}
+    assert decided(COMPLETE, UNDONE, spec=spec, rollback=ended, requests="slower").may_delete

@@ -1,0 +1,282 @@
+"""The rollback of a run: when its Jobs are created, and what has become of it.
+
+It follows from the status and the report of the run, and from the Jobs of the rollback that there
+are. First the status says that the run is to be rolled back; from then on the run is final. When
+nothing of the task runs any more, one Job after the other undoes the work, each on at most
+BATCH_NODES nodes. What is on record as rolled back stays so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.fold_names import fold
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import Condition
+from daemonset_job.api.reasons import FailedReason, RolledBackReason
+from daemonset_job.api.report import merge_evidence, merge_records
+from daemonset_job.api.rollback_status import RollbackStatus
+from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
+from daemonset_job.api.times import whole_seconds
+from job_controller.core.desired.rollback_job import (
+    BATCH_NODES,
+    build_rollback_job,
+    rollback_name,
+)
+from job_controller.core.job_actions import CreateJob
+from job_controller.core.owned_jobs.outcome import OwnedOutcome, find_owned, owned_outcome
+from job_controller.core.owned_jobs.rollback_targets import Targets, find_targets
+from job_controller.core.plan import RefusedWrite
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.run_state import RunOutcome, RunState
+from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
+
+# Nodes that come back get further Jobs. With this number of them the rollback has ended.
+BATCHES_LIMIT: Final = 32
+# How often to look at nodes that are waited for: none of their changes may show that they are away.
+_WAIT_SECONDS: Final = 15.0
+_NAMES_LIMIT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackState:
+    """What the Job's status says of the rollback, and the Job that is created for it now.
+
+    `status` and `condition` are None without a rollback. `wake_seconds` is when to look again.
+    """
+
+    status: RollbackStatus | None = None
+    condition: Condition | None = None
+    action: CreateJob | None = None
+    wake_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What there is of the rollback: its Jobs in their order, and the nodes of each outcome."""
+
+    jobs: tuple[Job, ...]
+    taken: frozenset[str]
+    completed: frozenset[str]
+    failed: frozenset[str]
+
+
+def evaluate_rollback(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, now: datetime
+) -> RollbackState:
+    """Return the state of the rollback. Pure, and the same until something changes."""
+    job, before = snapshot.job, snapshot.job.status.rollback
+    if before is None and not _is_due(job, run):
+        return _not_possible(job)
+    if job.is_true(ConditionType.ROLLED_BACK):
+        return RollbackState(
+            before, _with_retry_hint(job, job.condition(ConditionType.ROLLED_BACK))
+        )
+    targets, found = find_targets(snapshot, counts, now), _find(snapshot)
+    reason, words, action = _next_step(snapshot, targets, found)
+    is_over = reason in _ENDS
+    status = _with_numbers(before or RollbackStatus(), targets, found, is_over=is_over)
+    if status.start_time is None and (found.jobs or action is not None):
+        status = replace(status, start_time=whole_seconds(now))
+    ended = status.completion_time or whole_seconds(now)
+    status = replace(
+        status,
+        completion_time=ended if is_over or reason == RolledBackReason.ROLLBACK_FAILED else None,
+        message=words,
+        requested_by=status.requested_by or _requested_by(job),
+    )
+    condition = Condition(ConditionType.ROLLED_BACK, is_over, reason, words)
+    waits = reason == RolledBackReason.ROLLBACK_WAITING
+    return RollbackState(
+        status, _with_retry_hint(job, condition), action, _WAIT_SECONDS if waits else None
+    )
+
+
+_ENDS: Final = frozenset({RolledBackReason.ROLLED_BACK, RolledBackReason.ROLLED_BACK_PARTLY})
+_Step = tuple[RolledBackReason, str, CreateJob | None]
+
+
+def _is_due(job: Job, run: RunState) -> bool:
+    """Return whether the run has ended, and its policy or a person asks for a rollback.
+
+    An abort ends a run as it is: only a person has it rolled back after that.
+    """
+    if not job.can_roll_back or not run.has_ended:
+        return False
+    if job.is_rollback_requested:
+        return True
+    is_by_policy = job.spec.failure_policy.action == FailureAction.ROLLBACK
+    return is_by_policy and run.outcome == RunOutcome.FAILED and run.reason != FailedReason.ABORTED
+
+
+def _not_possible(job: Job) -> RollbackState:
+    """Return that a person asks for a rollback that is not possible, or nothing."""
+    if not job.requests.rollback or job.can_roll_back:
+        return RollbackState()
+    words = "spec.rollback does not say how to undo the work: set it, or remove the annotation"
+    if job.spec.is_continuous:
+        words = (
+            "a run of policy Continuous has no end, and is not rolled back: remove the annotation"
+        )
+    reason = RolledBackReason.ROLLBACK_NOT_POSSIBLE
+    return RollbackState(None, Condition(ConditionType.ROLLED_BACK, False, reason, words))
+
+
+def _next_step(snapshot: Snapshot, targets: Targets, found: _Found) -> _Step:
+    """Return how far the rollback is, in words, and the Job that is created now, None for none."""
+    if (step := _by_jobs(snapshot.job.status.rollback, targets, found)) is not None:
+        return step
+    if not _is_recorded(snapshot):
+        words = "the rollback begins when the end of the run is on record"
+        return RolledBackReason.ROLLBACK_WAITING, words, None
+    if targets.at_work:
+        nodes = fold(targets.at_work, limit=_NAMES_LIMIT)
+        words = f"the rollback waits for tasks that are at work on {len(targets.at_work)} nodes"
+        return RolledBackReason.ROLLBACK_WAITING, f"{words} ({nodes})", None
+    left = sorted(targets.started - found.taken - targets.out_of_reach)
+    number = len(found.jobs) + 1
+    if not left or number > BATCHES_LIMIT:
+        return *_end(targets, found), None
+    return _create(snapshot, number, left)
+
+
+def _by_jobs(before: RollbackStatus | None, targets: Targets, found: _Found) -> _Step | None:
+    """Return what the Jobs that there are say of the rollback, None if they all have succeeded."""
+    if before is not None and (lost := _find_lost(before, found)):
+        words = f"Job {lost} was deleted before the rollback had ended"
+        return RolledBackReason.ROLLBACK_FAILED, words, None
+    if not found.jobs:
+        return None
+    last = found.jobs[-1]
+    outcome = owned_outcome(last)
+    if outcome == OwnedOutcome.FAILED:
+        failed = last.condition(ConditionType.FAILED)
+        cause = single_line(failed.message if failed is not None else "", REFUSAL_LIMIT)
+        return RolledBackReason.ROLLBACK_FAILED, f"Job {last.name} failed: {cause}", None
+    if outcome != OwnedOutcome.SUCCEEDED:
+        return RolledBackReason.ROLLING_BACK, _at_work_words(last, targets, found), None
+    return None
+
+
+def _create(snapshot: Snapshot, number: int, left: list[str]) -> _Step:
+    """Return the Job that is created for the next nodes, and what keeps it from being created."""
+    name = rollback_name(snapshot.job, number)
+    action = CreateJob(build_rollback_job(snapshot.job, number, left[:BATCH_NODES]))
+    if RefusedWrite.OWNED_JOB_NAME in snapshot.refusals:
+        words = f"a Job {name} exists that is not of this Job: delete it, and the rollback goes on"
+        return RolledBackReason.ROLLBACK_NAME_TAKEN, words, action
+    if (refusal := snapshot.refusals.get(RefusedWrite.OWNED_JOB)) is not None:
+        words = f"the API server refuses Job {name}: {single_line(refusal, REFUSAL_LIMIT)}"
+        return RolledBackReason.ROLLBACK_REFUSED, words, action
+    words = f"{len(left)} nodes are to be rolled back by Job {name}"
+    return RolledBackReason.ROLLING_BACK, words, action
+
+
+def _end(targets: Targets, found: _Found) -> tuple[RolledBackReason, str]:
+    """Return how the rollback has ended, and the nodes that are not rolled back."""
+    if not targets.started:
+        words = "the task had not started on any node: there is nothing to roll back"
+        return RolledBackReason.ROLLED_BACK, words
+    done = targets.started & found.completed
+    left = targets.started - done
+    words = f"{len(done)} of {len(targets.started)} nodes are rolled back"
+    if not left:
+        return RolledBackReason.ROLLED_BACK, words
+    nodes = fold(left, limit=_NAMES_LIMIT)
+    words += f"; {len(left)} are not, since they are away, tainted or gone: {nodes}"
+    return RolledBackReason.ROLLED_BACK_PARTLY, words
+
+
+def _at_work_words(last: Job, targets: Targets, found: _Found) -> str:
+    done, desired = len(targets.started & found.completed), len(targets.started)
+    words = f"{done} of {desired} nodes are rolled back; Job {last.name} is at work"
+    progressing = last.condition(ConditionType.PROGRESSING)
+    if progressing is not None and progressing.status is False:
+        words += f": {single_line(progressing.message, REFUSAL_LIMIT)}"
+    return words
+
+
+def _find(snapshot: Snapshot) -> _Found:
+    """Return the Jobs of the rollback that there are, in their order, and what they have done."""
+    jobs: list[Job] = []
+    while (
+        owned := find_owned(snapshot.owned_jobs, rollback_name(snapshot.job, len(jobs) + 1))
+    ) is not None:
+        jobs.append(owned)
+    completed: set[str] = set()
+    failed: set[str] = set()
+    for owned in jobs:
+        reports = [each for each in snapshot.owned_reports if each.job_uid == owned.uid]
+        done = {name for name, each in merge_evidence(reports).items() if each.is_completed}
+        completed |= done
+        failed |= {
+            name
+            for name, record in merge_records(reports).items()
+            if record.state == NodeState.FAILED and name not in done
+        }
+    return _Found(
+        tuple(jobs),
+        frozenset(name for owned in jobs for name in owned.spec.nodes.include),
+        frozenset(completed),
+        frozenset(failed),
+    )
+
+
+def _find_lost(before: RollbackStatus, found: _Found) -> str:
+    """Return a Job of the rollback that was there and is not any more, "" for none."""
+    there = {owned.name for owned in found.jobs}
+    return next((name for name in before.jobs if name not in there), "")
+
+
+def _is_recorded(snapshot: Snapshot) -> bool:
+    """Return whether Job and report both say how the run ended, and that it is rolled back.
+
+    The nodes of the rollback are those of the report: no task starts after that.
+    """
+    status, first = snapshot.job.status, snapshot.first_report
+    if status.rollback is None or status.phase not in FINAL_PHASES or first is None:
+        return False
+    ended = (first.status.phase, first.status.completion_time)
+    return ended == (status.phase, status.completion_time)
+
+
+def _with_numbers(
+    status: RollbackStatus, targets: Targets, found: _Found, *, is_over: bool
+) -> RollbackStatus:
+    """Return the status with its Jobs and the numbers of nodes; those of lost Jobs stay."""
+    if _find_lost(status, found):
+        return status
+    done = targets.started & found.completed
+    failed = (targets.started & found.failed) - done
+    away = targets.started - done - failed
+    if not is_over:
+        away &= targets.out_of_reach
+    return replace(
+        status,
+        jobs=tuple(owned.name for owned in found.jobs),
+        reports=tuple(owned.report_name for owned in found.jobs if owned.status.report),
+        desired=len(targets.started),
+        completed=len(done),
+        failed=len(failed),
+        unreachable=len(away),
+        completed_names=fold(done),
+        failed_names=fold(failed),
+        unreachable_names=fold(away),
+    )
+
+
+def _requested_by(job: Job) -> str:
+    return single_line(job.requests.rollback_by) if job.is_rollback_requested else ""
+
+
+def _with_retry_hint(job: Job, condition: Condition | None) -> Condition | None:
+    """Return the condition, which says so if a person asks for a retry: it is not acted on."""
+    if condition is None or not job.ignores_retry:
+        return condition
+    hint = "; no retry is acted on after a rollback: apply a new Job"
+    message = condition.message.removesuffix(hint)
+    return replace(condition, message=message + hint)

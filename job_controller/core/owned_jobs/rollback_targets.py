@@ -1,0 +1,108 @@
+"""Which nodes are rolled back: those whose task has started; and on which it is still at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from daemonset_job.api.daemon_set import pod_spec_of
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node import Node
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.states import NodeState
+from daemonset_job.api.taints import untolerated
+from daemonset_job.api.times import add_seconds
+from job_controller.core.state.exclusive import is_at_work
+from job_controller.core.state.first_seen import node_not_ready
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+
+_STARTED = frozenset({NodeState.ACTIVE, NodeState.COMPLETED})
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The nodes of a rollback, by name.
+
+    `started`: all whose task has started. `at_work`: those of all nodes on which it is at work, or
+    may be, and that can be reached. `out_of_reach`: those that take no pod now, since they are
+    gone, away, or tainted. On one that is away the task may still be at work.
+    """
+
+    started: frozenset[str]
+    at_work: frozenset[str]
+    out_of_reach: frozenset[str]
+
+
+def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targets:
+    """Return the nodes of the rollback, by the report and by the pods that there are."""
+    ledger, records = merge_evidence(snapshot), merge_records(snapshot)
+    started = {
+        name: record.uid
+        for name, record in records.items()
+        if has_started(record, ledger.get(name))
+    }
+    busy = {pod.node_name for pod in _pods_at_work(snapshot, counts, ledger)}
+    away = {name for name in busy if _is_away(snapshot, counts, records.get(name), name, now)}
+    pod_spec = pod_spec_of({"template": snapshot.job.spec.template})
+    return Targets(
+        started=frozenset(started),
+        at_work=frozenset(busy - away),
+        out_of_reach=frozenset(
+            name
+            for name, uid in started.items()
+            if name in away
+            or not _takes_pods(snapshot.nodes.get(name), uid, pod_spec)
+            or _is_away(snapshot, counts, records.get(name), name, now)
+        ),
+    )
+
+
+def has_started(record: NodeRecord, evidence: Evidence | None) -> bool:
+    """Return whether the node's task has ever started, by its record and its evidence."""
+    if evidence is not None and evidence.node_uid == record.uid:
+        return True
+    return (
+        record.attempts > 0
+        or record.started_at is not None
+        or record.exit_code is not None
+        or record.state in _STARTED
+        or any(failure.exit_code is not None for failure in record.failures)
+    )
+
+
+def _takes_pods(node: Node | None, uid: str, pod_spec: Mapping[str, Any]) -> bool:
+    """Return whether the node is still the one that it was, and no taint keeps its pod off."""
+    if node is None or node.uid != uid:
+        return False
+    return all(taint.is_condition for taint in untolerated(node.taints, pod_spec))
+
+
+def _pods_at_work(
+    snapshot: Snapshot, counts: NodeCounts, ledger: dict[str, Evidence]
+) -> Iterator[Pod]:
+    """Yield the pods of the Job whose task may be at work, those of a deleted DaemonSet too."""
+    for pod in (*snapshot.pods, *snapshot.left_pods):
+        node = counts.nodes.get(pod.node_name)
+        is_repeated = node is not None and node.pod.uid == pod.uid and node.repeats_task
+        if is_repeated or is_at_work(pod, ledger.get(pod.node_name)):
+            yield pod
+
+
+def _is_away(
+    snapshot: Snapshot, counts: NodeCounts, record: NodeRecord | None, name: str, now: datetime
+) -> bool:
+    """Return whether a node cannot be reached, so that the rollback does not wait for it."""
+    node = snapshot.nodes.get(name)
+    if node is None or name in counts.names(NodeState.UNREACHABLE):
+        return True
+    if node.ready or node.ready_changed_at is None:
+        return False
+    if record is not None and record.state == NodeState.UNREACHABLE:
+        return True
+    sighting = snapshot.seen.get(node_not_ready(node, snapshot.job.retry_request))
+    since = sighting.first if sighting is not None else node.ready_changed_at
+    return now >= add_seconds(since, snapshot.unreachable_seconds)
