@@ -103,8 +103,11 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     blocker = find_blocker(snapshot, counts)
     stays_until = pods_stay_until(snapshot, counts, now)
     work = _work_actions(snapshot, _Work(counts, run, rollout, blocker, stays_until))
-    work += [*prepared.actions, *pod_actions(counts, rollout, prepared.ready)]
-    work += part_actions(snapshot, rollout.parts, may_create=rollout.may_create_parts)
+    work += [
+        *prepared.actions,
+        *pod_actions(counts, rollout, prepared.ready),
+        *part_actions(snapshot, rollout.parts, may_create=rollout.may_create_parts),
+    ]
     ours = snapshot.owned_daemon_set
     alteration = ours.alteration if ours is not None else ""
     progress = NO_PROGRESS if run.has_ended else find_progress(merge_evidence(snapshot), counts)

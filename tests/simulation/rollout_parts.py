@@ -5,6 +5,7 @@ It is drawn from a random stream of its own, so that other seeds keep all they h
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from tests.simulation.schedule import JobPlan, Schedule, Task
 
@@ -18,7 +19,7 @@ def _with_parts(job: JobPlan, schedule: Schedule, rng: Random) -> JobPlan:
     rollout = job.spec.get("rollout")
     if rollout is None or rng.random() < 0.4:
         return job
-    changes = {}
+    changes: dict[str, Any] = {}
     if rng.random() < 0.7:
         changes["pullImagesFirst"] = True
     if steps := rollout.get("steps"):

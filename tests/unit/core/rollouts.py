@@ -5,17 +5,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from daemonset_job.api import names
-from daemonset_job.api.job import Job, parse_job
 from daemonset_job.api.job_spec import FailurePolicy
-from daemonset_job.api.job_status import Condition, JobStatus
-from daemonset_job.api.node_totals import NodeTotals
-from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.rollout import Rollout, Step
 from daemonset_job.api.rollout_requests import RolloutRequests
-from daemonset_job.api.states import ConditionType, Phase
-from daemonset_job.api.times import format_time
 from job_controller.core.decide import decide
-from job_controller.core.job_actions import CreateJob, DeleteJob
 from job_controller.core.plan import (
     DeletePods,
     Plan,
@@ -49,8 +42,8 @@ class RolloutWorld:
         self.started: list[str] = []
         self.plan = Plan()
         self.extra: dict[str, Any] = {}
-        self.owned: dict[str, Job] = {}
-        self.created: list[str] = []
+        # How many actions of a plan are executed before the process ends, None for all.
+        self.limit: int | None = None
 
     def label(self, name: str, **labels: str) -> None:
         """Give a node labels; a label `zone` is that of its zone."""
@@ -60,14 +53,13 @@ class RolloutWorld:
     def request(self, **requests: Any) -> None:
         self.cluster.job = replace(self.cluster.job, requests=RolloutRequests(**requests))
 
-    def step(self, passes: int = 1, limit: int | None = None) -> Plan:
-        """Decide, and do what the plan says, that many actions; only what it opens starts."""
+    def step(self, passes: int = 1) -> Plan:
+        """Decide, and do what the plan says; only what it opens starts."""
         for _ in range(passes):
             self.now += timedelta(seconds=1)
-            owned = tuple(self.owned.values())
-            found = self.cluster.snapshot(settings=self.settings, owned_jobs=owned, **self.extra)
+            found = self.cluster.snapshot(settings=self.settings, **self.extra)
             self.plan = decide(seen_before(found, timedelta(minutes=10), self.now), self.now)
-            for action in self.plan.actions[:limit]:
+            for action in self.plan.actions[: self.limit]:
                 self._execute(action)
         return self.plan
 
@@ -86,43 +78,6 @@ class RolloutWorld:
                 for pod in action.pods:
                     serial = int(pod.uid.rsplit("-", 1)[1]) + 1
                     self._put(gated_pod(pod.node_name, serial=serial))
-
-            case CreateJob():
-                self._create(action.body)
-            case DeleteJob():
-                assert self.owned.pop(action.name).uid == action.uid
-
-    def _create(self, body: Any) -> None:
-        name = body["metadata"]["name"]
-        assert name not in self.owned
-        self.created.append(name)
-        meta = {**body["metadata"], "uid": f"{name}-uid-{len(self.created)}"}
-        meta["creationTimestamp"] = format_time(self.now)
-        self.owned[name] = parse_job({**body, "metadata": meta})
-
-    def end_owned(self, name: str, message: str = "", **nodes: Any) -> None:
-        """End an owned Job: it has failed with a message, or succeeded without one."""
-        type_, reason, phase = ConditionType.COMPLETE, "AllNodesCompleted", Phase.SUCCEEDED
-        if message:
-            type_, phase = ConditionType.FAILED, Phase.FAILED
-            reason = nodes.pop("reason", FailedReason.MAX_FAILED_NODES_EXCEEDED)
-        self.show_owned(name, Condition(type_, True, reason, message), phase=phase, **nodes)
-
-    def show_owned(self, name: str, *conditions: Condition, phase: Any = "", **nodes: Any) -> None:
-        """Give an owned Job a status with conditions, and with totals of its nodes."""
-        job = self.owned[name]
-        desired = nodes.pop("desired", len(job.spec.nodes.include) or len(self.cluster.nodes))
-        nodes.setdefault("completed", desired)
-        status = JobStatus(
-            phase=phase or Phase.RUNNING,
-            start_time=self.now,
-            nodes=NodeTotals(desired=desired, **nodes),
-            conditions=conditions,
-        )
-        self.owned[name] = replace(job, status=status)
-
-    def retry(self, value: str) -> None:
-        self.cluster.job = replace(self.cluster.job, annotations={names.ANNOTATION_RETRY: value})
 
     def _put(self, pod: Any) -> None:
         others = [each for each in self.cluster.pods if each.node_name != pod.node_name]

@@ -10,10 +10,9 @@ from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType
 from job_controller.core.job_actions import CreateJob, DeleteJob
 from job_controller.core.plan import RefusedWrite, WriteStatus
-from tests.unit.core.rollouts import RolloutWorld
+from tests.unit.core.rollout_parts import PartsWorld, StandingPartsWorld
 from tests.unit.core.runs import spec
 from tests.unit.core.standing_jobs import change
-from tests.unit.core.test_rollout_revisions import StandingWorld
 
 PULL = "sample-image-pull"
 FIRST = Rollout(max_parallel=2, pull_images_first=True)
@@ -21,7 +20,7 @@ NODES = ("a", "b", "c")
 
 
 def world(*nodes, rollout=FIRST, **changes):
-    return RolloutWorld(*(nodes or NODES), rollout=rollout, **changes)
+    return PartsWorld(*(nodes or NODES), rollout=rollout, **changes)
 
 
 def pulled(found):
@@ -186,7 +185,7 @@ def test_a_change_of_the_nodes_pulls_on_those_of_the_new_selection():
 
 
 def test_each_revision_of_a_continuous_job_pulls_its_images():
-    found = StandingWorld("a", "b", rollout=FIRST)
+    found = StandingPartsWorld("a", "b", rollout=FIRST)
     found.step(3)
     found.end_owned(PULL)
     found.step(4)
@@ -204,7 +203,7 @@ def test_each_revision_of_a_continuous_job_pulls_its_images():
 
 
 def test_of_a_continuous_job_a_failed_pull_lasts_until_a_retry():
-    found = StandingWorld("a", "b", rollout=FIRST)
+    found = StandingPartsWorld("a", "b", rollout=FIRST)
     found.step(2)
     found.end_owned(PULL, "2 of 2 nodes failed")
     found.step(4)
@@ -220,7 +219,7 @@ def test_of_a_continuous_job_a_failed_pull_lasts_until_a_retry():
 
 
 def test_of_a_continuous_job_a_corrected_image_is_pulled_without_a_retry():
-    found = StandingWorld("a", "b", rollout=FIRST)
+    found = StandingPartsWorld("a", "b", rollout=FIRST)
     found.step(2)
     found.end_owned(PULL, "2 of 2 nodes failed")
     found.step(4)
@@ -246,7 +245,7 @@ def test_if_the_job_cannot_be_created_the_run_waits_and_says_why():
 def test_a_crash_after_any_action_leads_to_the_same_end(last):
     found = world("a")
     for number in range(12):
-        found.step(limit=last if number % 2 else None)
+        found.crash_after(last if number % 2 else 99)
         if PULL in found.owned and not found.owned[PULL].status.conditions:
             found.end_owned(PULL)
     found.finish()

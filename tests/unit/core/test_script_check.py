@@ -21,7 +21,8 @@ from job_controller.core.rollout import script_check
 from job_controller.core.settings import Settings
 from tests.mutation.schema import part, problems
 from tests.unit.builders import make_job
-from tests.unit.core.rollouts import RolloutWorld, steps
+from tests.unit.core.rollout_parts import PartsWorld
+from tests.unit.core.rollouts import steps
 from tests.unit.core.runs import spec
 
 CHECK = "sample-check-1"
@@ -38,7 +39,7 @@ def one(script=SCRIPT, nodes=1, timeout_seconds=60, **fields):
 
 def world(*nodes, rollout=None, passes=12, **changes):
     """Return a world whose first step has finished, so that its check begins."""
-    found = RolloutWorld(*(nodes or NODES), rollout=rollout or one(), **changes)
+    found = PartsWorld(*(nodes or NODES), rollout=rollout or one(), **changes)
     for _ in range(passes):
         found.step()
         found.complete(*found.at_work)
@@ -159,7 +160,7 @@ def test_the_time_of_a_script_is_not_over_before_it_has_begun():
 
 
 def test_a_job_that_cannot_be_created_is_inconclusive_once_the_time_is_over():
-    found = RolloutWorld(*NODES, rollout=one())
+    found = PartsWorld(*NODES, rollout=one())
     found.extra = {"refusals": {RefusedWrite.OWNED_JOB_NAME: "exists"}}
     for _ in range(6):
         found.step()
@@ -187,7 +188,7 @@ def test_a_changed_script_runs_anew():
 
 
 def test_the_script_waits_for_the_soak_and_an_approval_comes_after_it():
-    found = RolloutWorld(*NODES, rollout=one(soak_seconds=30, needs_approval=True))
+    found = PartsWorld(*NODES, rollout=one(soak_seconds=30, needs_approval=True))
     for _ in range(8):
         found.step()
         found.complete(*found.at_work)
@@ -245,9 +246,9 @@ def test_a_batch_is_what_a_job_can_name():
 
 @pytest.mark.parametrize("last", [1, 2, 3])
 def test_a_crash_after_any_action_leads_to_the_same_end(last):
-    found = RolloutWorld("a", "b", rollout=one())
+    found = PartsWorld("a", "b", rollout=one())
     for number in range(60):
-        found.step(limit=last if number % 2 else None)
+        found.crash_after(last if number % 2 else 99)
         found.complete(*found.at_work)
         if CHECK in found.owned and not found.owned[CHECK].status.conditions:
             found.end_owned(CHECK)
