@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "images first",
-        "The first task of a Job with pullImagesFirst starts when the images are on all desired "
-        "nodes that were to pull them, but for as many as maxFailedNodes allows.",
+        "The first task of a Job with pullImagesFirst starts when all desired nodes that were to "
+        "pull the images have them, but for as many as maxFailedNodes allows.",
         mutant="starts_before_images",
         seed=9,
     ),
@@ -68,7 +68,9 @@ class ImagesFirst:
         if not (plan.spec.get("rollout") or {}).get("pullImagesFirst"):
             return
         if uid not in self._asked:
-            self._oracle.violate("images first", f"{run.machine.name} starts, and nobody pulled")
+            self._oracle.violate(
+                "images first", f"{run.machine.name} starts, and no node has pulled"
+            )
             return
         desired = set(self._oracle.completion.desired(job).values())
         lacking = (desired & self._asked[uid]) - self._pulled[uid]
