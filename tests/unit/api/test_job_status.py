@@ -80,6 +80,21 @@ def test_every_field_of_the_crd_is_read_and_written():
             "scriptCheckInconclusive": "no result",
             "plan": [{"step": 1, "count": 2, "nodes": ["a", "b"]}],
         },
+        "rollback": {
+            "jobs": ["sample-rollback"],
+            "reports": ["sample-rollback-1"],
+            "desired": 5,
+            "completed": 3,
+            "failed": 1,
+            "unreachable": 1,
+            "completedNames": "a",
+            "failedNames": "b",
+            "unreachableNames": "c",
+            "startTime": "2026-01-01T00:02:00Z",
+            "completionTime": "2026-01-01T00:03:00Z",
+            "message": "m",
+            "requestedBy": "kubectl",
+        },
         "report": "sample-1",
         "conditions": [
             {
