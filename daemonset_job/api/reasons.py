@@ -225,7 +225,7 @@ class FailedReason(Reason):
         "ImagePullFailed",
         (
             "With `rollout.pullImagesFirst`: more nodes cannot pull the images than "
-            "`failurePolicy` allows. No node has had its turn."
+            "`failurePolicy` allows."
         ),
     )
     ABORTED = "Aborted", "A person ended the run with the abort annotation; no retry revives it."
