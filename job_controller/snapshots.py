@@ -12,6 +12,7 @@ from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.pod import Pod
 from job_controller.caches import Caches
 from job_controller.core.settings import Settings
+from job_controller.core.state.known_numbers import with_known_numbers
 from job_controller.core.state.predecessors import CHAIN_LIMIT, Predecessor, newest_run
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.exclusive_runs import find_use
@@ -20,15 +21,17 @@ from job_controller.exclusive_runs import find_use
 def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -> Snapshot:
     """Return all that the caches hold about a Job."""
     daemon_set = caches.daemon_set(job.namespace, job.daemon_set_name)
-    ours = daemon_set is not None and daemon_set.owner_uid == job.uid
+    ours = daemon_set if daemon_set is not None and daemon_set.owner_uid == job.uid else None
     stop = settings.stop_message
     owned = caches.jobs_owned_by(job)
+    reports = tuple(report for report in caches.reports_of(key) if report.job_uid == job.uid)
+    job = with_known_numbers(job, reports, ours)
     return Snapshot(
         job=replace(job, stop_message=stop) if stop else job,
         daemon_set=daemon_set,
-        pods=caches.pods_of(daemon_set) if daemon_set and ours else (),
+        pods=caches.pods_of(ours) if ours is not None else (),
         nodes=caches.nodes(),
-        reports=tuple(report for report in caches.reports_of(key) if report.job_uid == job.uid),
+        reports=reports,
         predecessors=find_predecessors(caches, job),
         other_use=find_use(caches, job),
         owned_jobs=owned,

@@ -16,10 +16,10 @@ from daemonset_job.api.job_spec_shape import SPEC_SHAPE
 from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.managed_fields import find_annotation_manager, find_spec_manager
-from daemonset_job.api.numbered import next_numbered
+from daemonset_job.api.numbered import newest_numbered, next_numbered
 from daemonset_job.api.owners import controlling_job_uid
 from daemonset_job.api.reasons import FailedReason
-from daemonset_job.api.rerun import REQUEST_LIMIT, RerunRequest, parse_rerun
+from daemonset_job.api.rerun import LongRequest, RerunRequest, find_long_request, parse_rerun
 from daemonset_job.api.revision import find_revision
 from daemonset_job.api.rollout_requests import RolloutRequests, parse_requests
 from daemonset_job.api.shape import (
@@ -83,11 +83,13 @@ class Job:
     `raw_spec` is what a record of the run can be run again from; `status` is what was last
     written, compared before a write. `excess_bytes` is the size of a spec that is too large for the
     Job to be started, and was not kept. `spec_manager` and `retry_manager` are the clients that
-    last wrote the spec and the retry request, "" if they are not known. `requests` is what a person
+    last wrote the spec and the retry request, "" if they are not known. `long_rerun` is what is
+    left of a rerun request that is too long to be kept. `requests` is what a person
     asks of its rollout. `revision_hash` is a hash of what it runs, "" for policy Once; see
     `find_revision`. `owner_uid` is the UID of the Job that created this one as a part of its own
-    run, "" for none. `stop_message` says that all Jobs of the cluster are stopped; it is not part
-    of the object, and "" if they are not.
+    run, "" for none. What follows is not part of the object: `stop_message` says that all Jobs of
+    the cluster are stopped, and is "" if they are not. `begun_revision` and `recorded_rerun` are
+    the newest in its DaemonSet and its reports, "" if the status need not be compared with them.
     """
 
     namespace: str
@@ -104,10 +106,13 @@ class Job:
     excess_bytes: int = 0
     spec_manager: str = ""
     retry_manager: str = ""
+    long_rerun: LongRequest | None = None
     requests: RolloutRequests = field(default_factory=RolloutRequests)
     revision_hash: str = ""
     owner_uid: str = ""
     stop_message: str = ""
+    begun_revision: str = ""
+    recorded_rerun: str = ""
     # Computed once: a reconcile asks for them for each node. `replace` begins again.
     _rerun: RerunRequest | None = field(default=None, init=False, repr=False, compare=False)
     _nodes_hash: str = field(default="", init=False, repr=False, compare=False)
@@ -187,7 +192,9 @@ class Job:
             found = RerunRequest()
             if self.spec.is_continuous:
                 text = self.annotations.get(names.ANNOTATION_RERUN) or ""
-                found = parse_rerun(text, self.status.observed_rerun)
+                known = newest_numbered((self.status.observed_rerun, self.recorded_rerun))
+                long = self.long_rerun
+                found = long.numbered(known) if long is not None else parse_rerun(text, known)
             object.__setattr__(self, "_rerun", found)
             return found
         return self._rerun
@@ -201,11 +208,13 @@ class Job:
     def revision(self) -> str:
         """The number and the hash of what it runs, such as "2-89abcdef"; "" for policy Once.
 
-        The status has it before a pod of that revision is created.
+        The status has it before a pod of that revision is created. Its number is above those of
+        other revisions that nodes have begun, also if the status has lost it.
         """
         if not self.revision_hash:
             return ""
-        return next_numbered(self.status.revision, self.revision_hash)
+        known = self.status.revision, self.begun_revision
+        return next_numbered(newest_numbered(known), self.revision_hash)
 
     @property
     def has_new_revision(self) -> bool:
@@ -294,6 +303,8 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         raise ValueError(f"its spec is nested more than {DEPTH_LIMIT} levels deep")
     _JOB_SPEC(raw)
     spec = parse_spec(raw.get("spec") or {})
+    annotations = meta.get("annotations") or {}
+    long_rerun = find_long_request(annotations.get(names.ANNOTATION_RERUN) or "")
     return Job(
         namespace=meta.get("namespace") or "",
         name=meta["name"],
@@ -303,21 +314,20 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         spec=spec,
         created_at=parse_time(meta.get("creationTimestamp")),
         is_terminating=bool(meta.get("deletionTimestamp")),
-        annotations=_without_long_request(meta.get("annotations") or {}),
+        annotations=_without_rerun(annotations) if long_rerun is not None else annotations,
         status=parse_at("status", parse_job_status, raw.get("status") or {}),
         raw_spec=raw.get("spec") or {},
         spec_manager=find_spec_manager(meta),
         retry_manager=find_annotation_manager(meta, names.ANNOTATION_RETRY),
+        long_rerun=long_rerun,
         requests=parse_requests(meta),
         revision_hash=find_revision(spec),
         owner_uid=controlling_job_uid(meta),
     )
 
 
-def _without_long_request(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """Return annotations without a rerun request that is too long to be acted on."""
-    if len(annotations.get(names.ANNOTATION_RERUN) or "") <= REQUEST_LIMIT:
-        return annotations
+def _without_rerun(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Return annotations without the rerun request."""
     return {key: text for key, text in annotations.items() if key != names.ANNOTATION_RERUN}
 
 

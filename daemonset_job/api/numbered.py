@@ -7,6 +7,7 @@ status and from what the user wants now, so both programs find the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 # Digits of a number. What has more was written by another client.
@@ -23,6 +24,19 @@ def next_numbered(recorded: str, digest: str) -> str:
     if not digest:
         return number
     return recorded if known == digest else f"{number_of(recorded) + 1}-{digest}"
+
+
+def newest_numbered(found: Iterable[str]) -> str:
+    """Return the text with the highest number, "" for none.
+
+    Of different ones with that number it is the number alone, so that any hash is a new one.
+    """
+    texts = set(found)
+    highest = max(map(number_of, texts), default=0)
+    newest = [text for text in texts if number_of(text) == highest]
+    if not highest:
+        return ""
+    return newest[0] if len(newest) == 1 else str(highest)
 
 
 def number_of(recorded: str) -> int:

@@ -63,6 +63,10 @@ class ProgressingReason(Reason):
             "large; the message says what to change."
         ),
     )
+    TEMPLATE_CONFLICT = (
+        "TemplateConflict",
+        "By a field of `spec.template` the script would not run, or not on the host.",
+    )
     SPEC_TOO_LARGE = "SpecTooLarge", "The spec without `spec.nodes` has more than 64 KiB as JSON."
     TOO_MANY_NODE_SELECTOR_TERMS = (
         "TooManyNodeSelectorTerms",
@@ -478,6 +482,10 @@ class EventReason(Reason):
     NOTHING_TO_RETRY = (
         "NothingToRetry",
         "A retry was requested, and no node has failed or waits in a back-off.",
+    )
+    RERUN_IGNORED = (
+        "RerunIgnored",
+        "A rerun request is too long, or names nodes that the Job does not have.",
     )
     NODES_ADDED = "NodesAdded", "`Complete` becomes false: `spec.nodes` selects further nodes."
     TASK_EXITED = (

@@ -30,6 +30,7 @@ from job_controller.core.render.events import (
     exit_events,
     is_alteration_unrecorded,
     recreation_events,
+    rerun_events,
     state_events,
 )
 from job_controller.core.render.job_status import (
@@ -154,6 +155,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
             *(recreation_events(job) if _is_recreated(job, work) else ()),
             # An event says what a status write says. Without that write it would be sent each time.
             *(state_events(snapshot, status, counts) if _writes(record, status) else ()),
+            *(rerun_events(snapshot, counts) if _adds_request(job, record) else ()),
             *exit_events(merge_records(snapshot), counts),
             *_rollback_events(job, record),
         ),
@@ -238,6 +240,13 @@ def _rollback_events(job: Job, record: list[Action]) -> tuple[Event, ...]:
         if isinstance(action, WriteStatus)
         for event in rollback_events(job, action.status)
     )
+
+
+def _adds_request(job: Job, record: list[Action]) -> bool:
+    """Return whether the status gets a rerun request, so that this is the only time."""
+    known = job.status.observed_rerun
+    written = (action.status for action in record if isinstance(action, WriteStatus))
+    return any(status.observed_rerun != known for status in written)
 
 
 def _writes(record: list[Action], status: JobStatus) -> bool:

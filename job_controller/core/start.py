@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from daemonset_job.api.reasons import EventReason, ProgressingReason
@@ -41,6 +42,8 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     begins after it.
     """
     job = snapshot.job
+    if snapshot.owned_daemon_set is not None:
+        return _recorded_again(snapshot, now)
     start_blocker = (
         _find_request_blocker(snapshot)
         or find_start_blocker(snapshot)
@@ -75,6 +78,21 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
             ),
         ),
     )
+
+
+def _recorded_again(snapshot: Snapshot, now: datetime) -> Plan:
+    """Return the write of a start that the status has lost. The run goes on from there.
+
+    Only a Job that has started has a DaemonSet. Its pods run, so nothing can hold up the start.
+    """
+    status = first_status(snapshot.job, now, snapshot.settings.token)
+    if (first := snapshot.first_report) is not None:
+        status = replace(
+            status,
+            start_time=first.status.start_time or status.start_time,
+            observed_retry=first.status.observed_retry,
+        )
+    return Plan(actions=(WriteStatus(status),))
 
 
 def _find_request_blocker(snapshot: Snapshot) -> Blocker | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.cluster import RealCluster, eventually
+from tests.e2e.cluster import RealCluster, consistently, eventually
 from tests.e2e.doc_runner import real_names
 from tests.e2e.jobs import labelled, state, tainted, wait_condition
 
@@ -270,14 +270,38 @@ def apply_host_script(cluster: RealCluster, namespace: str, directory: Path) -> 
 
 @pytest.fixture
 def host_script(cluster, tmp_path):
-    """Return a copy of the example whose file on the host is one of this test."""
+    """Return a copy of the example whose file on the host is one of this test.
+
+    Beside the file, `runs` has a line for each run.
+    """
     copy = tmp_path / "host-script"
     shutil.copytree(cluster.root / "examples" / "18-host-script", copy)
     file = f"/run/e2e-{secrets.token_hex(4)}"
     script = copy / "host-facts.sh"
-    script.write_text(script.read_text().replace("/run/host-facts", file))
+    text = script.read_text().replace("/run/host-facts", file)
+    script.write_text(f"{text}echo $$ >> {file}.runs\n")
     yield copy, file
-    cluster.on_all_nodes(f"rm -f {file} {file}.new")
+    cluster.on_all_nodes(f"rm -f {file} {file}.*")
+
+
+def is_done(cluster: RealCluster, namespace: str) -> bool:
+    """Return whether all nodes have run the newest script, and no pod is left on a node."""
+    job = cluster.job(namespace, "host-script")
+    assert job, "the Job is gone"
+    status = job["status"]
+    pods = cluster.pods(namespace, "host-script")
+    return (
+        status["observedGeneration"] == job["metadata"]["generation"]
+        and any(c["type"] == "Complete" and c["status"] == "True" for c in status["conditions"])
+        and status["nodes"]["completed"] == len(cluster.nodes) == len(pods)
+        and all("nodeName" not in pod["spec"] for pod in pods)
+    )
+
+
+def runs(cluster: RealCluster, file: str) -> set[int]:
+    """Return how often the nodes ran the script; one number if all ran it as often."""
+    texts = cluster.on_all_nodes(f"cat {file}.runs 2>/dev/null || :").values()
+    return {text.count("\n") for text in texts}
 
 
 def test_a_script_of_a_config_map_runs_in_the_namespaces_of_the_host(
@@ -285,7 +309,7 @@ def test_a_script_of_a_config_map_runs_in_the_namespaces_of_the_host(
 ):
     directory, file = host_script
     apply_host_script(cluster, namespace, directory)
-    cluster.wait_gone(namespace, "host-script")
+    eventually(lambda: is_done(cluster, namespace), 90, "all nodes have run it")
 
     seen = cluster.on_all_nodes(f"cat {file}")
     kinds = " ".join(f"/proc/1/ns/{kind}" for kind in ("mnt", "pid", "net", "uts"))
@@ -298,28 +322,45 @@ def test_a_script_of_a_config_map_runs_in_the_namespaces_of_the_host(
         assert int(found[node]["failed-units"]) >= 0
 
 
-@pytest.mark.parametrize(("end", "code"), [("exit 42", 42), ("kill -KILL $$", 137)])
-def test_a_changed_host_script_is_a_new_config_map_and_its_end_is_recorded(
-    cluster, namespace, host_script, end, code
+def test_a_host_script_runs_again_when_it_has_changed_and_only_then(
+    cluster, namespace, host_script
 ):
-    directory, _ = host_script
+    directory, file = host_script
     before = apply_host_script(cluster, namespace, directory)
-    cluster.wait_gone(namespace, "host-script")
+    eventually(lambda: is_done(cluster, namespace), 90, "all nodes have run it")
+    assert apply_host_script(cluster, namespace, directory) == before
+    consistently(lambda: runs(cluster, file) == {1}, 4, "the unchanged script runs nowhere")
+
+    with (directory / "host-facts.sh").open("a") as script:
+        script.write(f"echo changed >> {file}\n")
+    assert apply_host_script(cluster, namespace, directory) != before
+
+    eventually(lambda: is_done(cluster, namespace), 90, "all nodes have run the new one")
+    assert runs(cluster, file) == {2}
+    assert set(cluster.on_all_nodes(f"tail -n 1 {file}").values()) == {"changed\n"}
+
+
+@pytest.mark.parametrize(("end", "code"), [("exit 42", 42), ("kill -KILL $$", 137)])
+def test_a_host_script_that_fails_is_started_once(cluster, namespace, host_script, end, code):
+    """With backoffLimit 0, although the kubelet starts its container again."""
+    directory, file = host_script
     with (directory / "host-facts.sh").open("a") as script:
         script.write(f"echo ends here\n{end}\n")
     job = yaml.safe_load((directory / "job.yaml").read_text())
     job["spec"]["backoffLimit"] = 0
-    job["metadata"]["name"] = "changed"
     (directory / "job.yaml").write_text(yaml.safe_dump(job))
 
-    cluster.kubectl("apply", "-n", namespace, "-k", str(directory))
+    apply_host_script(cluster, namespace, directory)
 
-    wait_condition(cluster, namespace, "changed", "Failed")
-    spec = (cluster.job(namespace, "changed") or {})["spec"]
-    assert spec["scriptFrom"]["configMapKeyRef"]["name"] != before
-    node = cluster.nodes[0]
-    record = eventually(lambda: state(cluster, namespace, "changed", node).get("exitCode"))
-    assert record == code
+    def recorded() -> int:
+        reason = cluster.condition(namespace, "host-script", "Progressing").get("reason")
+        assert reason != "Completed"
+        if reason != "NodesFailed":
+            return 0
+        return int(state(cluster, namespace, "host-script", cluster.nodes[0])["exitCode"])
+
+    assert eventually(recorded, 90, "all nodes have failed") == code
+    consistently(lambda: runs(cluster, file) == {1}, 5, "each node has started it once")
 
 
 def test_a_host_script_that_is_at_work_is_a_process_of_the_host(cluster, namespace, host_script):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.e2e.cluster import TASK_IMAGE, eventually, make_job
-from tests.e2e.jobs import assert_succeeded, state, wait_condition
+from tests.e2e.jobs import assert_succeeded, labelled, state, wait_condition
 
 
 def script_job(name, namespace, **spec):
@@ -112,13 +112,55 @@ def test_a_script_of_an_object_that_is_not_there_yet_is_waited_for(
     assert_succeeded(cluster, namespace, "early", folder, set(cluster.nodes))
 
 
+def test_a_script_whose_object_is_deleted_is_waited_for_on_a_node_that_joins(
+    cluster, namespace, folder
+):
+    """The node that has run it stays completed; the Job need not be changed or deleted."""
+    key = f"{namespace}/member"
+    first, later = cluster.nodes[:2]
+    cluster.apply(key_of("ConfigMap", namespace, f"#!/bin/sh\n{RECORD}"))
+    with labelled(cluster, key, first):
+        cluster.apply(
+            script_job(
+                "stays",
+                namespace,
+                scriptFrom={"configMapKeyRef": {"name": "scripts", "key": "trim.sh"}},
+                args=["x"],
+                mountPath=folder,
+                completion={"policy": "Continuous"},
+                nodes={"selector": {"matchLabels": {key: "in"}}},
+            )
+        )
+        wait_condition(cluster, namespace, "stays", "Complete")
+        cluster.kubectl("delete", "configmap", "scripts", "-n", namespace)
+        cluster.kubectl("label", "node", later, f"{key}=in")
+
+        def names_it():
+            found = cluster.condition(namespace, "stays", "Progressing")
+            return '"scripts" not found' in found["message"] and later in found["message"]
+
+        eventually(names_it, 90, "the condition names the node and the object")
+        assert cluster.status(namespace, "stays")["nodes"]["completed"] == 1
+
+        cluster.apply(key_of("ConfigMap", namespace, f"#!/bin/sh\n{RECORD}"))
+
+        eventually(lambda: cluster.runs(folder)[later] == 1, 120, "the node has run it")
+        wait_condition(cluster, namespace, "stays", "Complete")
+        assert cluster.runs(folder) == {node: int(node in (first, later)) for node in cluster.nodes}
+
+
 @pytest.mark.parametrize("mode", ["Log", "Exit"])
 def test_on_the_host_the_programs_and_files_are_those_of_the_node(cluster, namespace, folder, mode):
-    """It writes what it sees: namespaces, name of the host, its own user, the empty input."""
+    """It writes what it sees: namespaces, name of the host, its own user, the empty input.
+
+    It looks for credentials in its container, too, and finds none.
+    """
     seen = "readlink /proc/self/ns/mnt /proc/self/ns/net /proc/self/ns/uts; hostname; id -u"
     script = f"""#!/bin/bash
 set -eu
 test -s "$CONTAINER_ROOT/task.d/script"
+test ! -e "$CONTAINER_ROOT/run/secrets/kubernetes.io"
+test ! -e "$CONTAINER_ROOT/var/run/secrets/kubernetes.io"
 touch "$DAEMONSET_JOB_STATE/mine"
 mkdir -p {folder}
 {{ {seen}; wc -c; }} > {folder}/seen
@@ -170,8 +212,8 @@ while :; do sleep 0.2; done
     assert set(left.values()) == {""}
 
 
-def test_a_template_that_takes_the_privilege_away_is_reported(cluster, namespace):
-    container = {"name": "job-container", "securityContext": {"privileged": False}}
+def test_a_template_that_takes_the_rights_of_root_away_is_reported(cluster, namespace):
+    container = {"name": "job-container", "securityContext": {"runAsUser": 1000}}
     cluster.apply(
         script_job(
             "weak",

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from daemonset_job.api import names
+from daemonset_job.api.rerun import REQUEST_LIMIT
 from tests.integration.jobs import job
 from tests.integration.kube_env import KubeEnv, User
 
@@ -100,6 +102,15 @@ def test_a_request_is_work_and_needs_the_right(
     )
     assert "right to create DaemonSets" in kube_env.refusal(*words, user=outsider)
     kube_env.kubectl(*words, user=writer)
+
+
+def test_a_rerun_request_that_is_too_long_is_refused(kube_env: KubeEnv, namespace):
+    kube_env.apply(job(namespace))
+    words = "annotate", "--overwrite", "dsj", "sample", "-n", namespace
+    kube_env.kubectl(*words, f"{names.ANNOTATION_RERUN}={'a' * REQUEST_LIMIT}")
+    refusal = kube_env.refusal(*words, f"{names.ANNOTATION_RERUN}={'a' * (REQUEST_LIMIT + 1)}")
+    assert f"more than {REQUEST_LIMIT} characters: name fewer nodes" in refusal
+    kube_env.kubectl(*words, f"{names.ANNOTATION_RERUN}-")
 
 
 def test_the_status_needs_no_such_right(kube_env: KubeEnv, namespace):

@@ -25,6 +25,13 @@ def on_success(**fields: Any) -> dict[str, Any]:
     return IMAGE | {"onSuccess": fields}
 
 
+TASK = {"name": "job-container"}
+
+
+def on_host(**fields: Any) -> dict[str, Any]:
+    return {"script": "true", "hostExec": True, "template": {"spec": fields}}
+
+
 REFUSED = {
     "time to live of a continuous Job": (
         completion(policy="Continuous") | {"ttlSecondsAfterFinished": 5},
@@ -89,6 +96,18 @@ REFUSED = {
     "hostExec without the processes of the node": (
         {"script": "true", "hostExec": True, "template": {"spec": {"hostPID": False}}},
         "spec.template.spec.hostPID must not be false with spec.hostExec: remove it",
+    ),
+    "hostExec without privileges": (
+        on_host(containers=[TASK | {"securityContext": {"privileged": False}}]),
+        "spec.template.spec.containers must not take privileged from job-container with",
+    ),
+    "hostExec without privileges, in mode Exit": (
+        on_host(initContainers=[TASK | {"securityContext": {"privileged": False}}]),
+        "spec.template.spec.initContainers must not take privileged from job-container with",
+    ),
+    "an annotation of the system on the pods": (
+        template(metadata={"annotations": {"daemonset.darkowlzz.space/revision": "5-x"}}),
+        "spec.template.metadata.annotations must not set daemonset.darkowlzz.space/…: they say",
     ),
     "empty image": ({"image": ""}, "spec.image must be one image reference without blanks"),
     "image with a blank": ({"image": "a b"}, "spec.image must be one image reference"),
@@ -397,6 +416,25 @@ def test_bad_input_is_refused_with_field_and_fix(kube_env: KubeEnv, spec, messag
     status, answer = kube_env.request("POST", path, job("default", spec))
     assert (status, answer["reason"]) == (422, "Invalid"), answer
     assert message in answer["message"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        on_host(containers=[TASK | {"securityContext": {"readOnlyRootFilesystem": True}}]),
+        on_host(initContainers=[TASK | {"securityContext": {"privileged": True}}]),
+        on_host(
+            containers=[TASK, {"name": "b", "image": "b", "securityContext": {"privileged": False}}]
+        ),
+        IMAGE
+        | template(spec={"containers": [TASK | {"securityContext": {"privileged": False}}]})
+        | {"hostExec": False},
+    ],
+)
+def test_on_the_host_only_the_privilege_of_the_task_is_set(kube_env: KubeEnv, spec):
+    path = f"{jobs_path('default')}{AS_KUBECTL}&dryRun=All"
+    status, answer = kube_env.request("POST", path, job("default", spec))
+    assert status == 201, answer
 
 
 @pytest.mark.parametrize(("field", "spec"), UNKNOWN.items(), ids=UNKNOWN)

@@ -346,6 +346,17 @@ def _rerun(world: World, d: Disturbance) -> None:
     _patch_job(world, d, {"metadata": {"annotations": {names.ANNOTATION_RERUN: d.what}}})
 
 
+def _lose_status(world: World, d: Disturbance) -> None:
+    """Remove a field of a Job's status, `what`, or all of it, as a backup without status does."""
+    if (job := _job(world, d)) is not None:
+        kept = {
+            key: value
+            for key, value in (job.get("status") or {}).items()
+            if d.what not in {"", key}
+        }
+        world.server.set_status(USER, JOBS, job, kept)
+
+
 def _relabel(world: World, d: Disturbance) -> None:
     """Change the zone of a node, and change it back after a while if there is one."""
     _zone(world, d)
@@ -461,6 +472,7 @@ _KINDS = {
     "suspend": _suspend,
     "retry": _retry,
     "rerun": _rerun,
+    "lose_status": _lose_status,
     "relabel": _relabel,
     "select": _select,
     "edit": _edit,

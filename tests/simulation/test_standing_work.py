@@ -2,6 +2,7 @@
 
 import pytest
 
+from daemonset_job.api import names
 from tests.simulation import node_mutants as mutants
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
@@ -22,6 +23,10 @@ def change(at, number, back=0.0):
 
 def rerun(at, words):
     return Disturbance(at, "rerun", KEY, words)
+
+
+def lose_status(at, field=""):
+    return Disturbance(at, "lose_status", KEY, field)
 
 
 def starts(trace, node):
@@ -67,6 +72,41 @@ def test_a_change_back_within_seconds_runs_what_is_asked_for_last():
     found = simulate(schedule(change(20.0, 2, back=0.3)), is_tracing=True)
     assert not found.violations
     assert starts(found.trace, "n1") in {1, 2, 3}
+
+
+CHANGED = change(20.0, 2), change(40.0, 3)
+ASKED = rerun(20.0, "n1@1"), rerun(40.0, "n1@2")
+
+
+@pytest.mark.parametrize(
+    ("disturbances", "times"),
+    [
+        # Nothing else is asked for: what has run counts.
+        ((*CHANGED, lose_status(60.0, "revision")), 3),
+        ((*CHANGED, lose_status(60.0)), 3),
+        ((*ASKED, lose_status(60.0, "observedRerun")), 3),
+        ((*ASKED, lose_status(60.0)), 3),
+        ((*CHANGED, lose_status(60.0, "revision"), change(60.1, 4)), 4),
+        ((*CHANGED, lose_status(60.0, "revision"), change(60.1, 1)), 4),
+        ((*CHANGED, lose_status(60.0), change(60.1, 4)), 4),
+        ((*CHANGED, change(60.0, 4), lose_status(60.1, "revision")), 4),
+        ((*CHANGED, Disturbance(60.0, "crash", "controller", seconds=5.0), lose_status(61.0)), 3),
+        # The first request, again.
+        ((*ASKED, lose_status(60.0, "observedRerun"), rerun(60.1, "n1@1")), 4),
+        ((*ASKED, lose_status(60.0), rerun(60.1, "n1@1")), 4),
+    ],
+)
+def test_a_status_that_is_lost_loses_no_number(disturbances, times):
+    found = simulate(schedule(*disturbances), is_tracing=True)
+    # A user who removes conditions breaks the conventions.
+    assert found.kinds <= {"conventions"}
+    assert starts(found.trace, "n1") == times
+
+
+@pytest.mark.parametrize("spec", [SPEC, {"image": "example/task:1"}], ids=["stays", "once"])
+def test_a_revision_in_the_template_is_not_that_of_a_pod(spec):
+    template = {"metadata": {"annotations": {names.ANNOTATION_REVISION: "5-other"}}}
+    assert not simulate(schedule(spec={**spec, "template": template})).violations
 
 
 @pytest.mark.parametrize("mutant", [mutants.ignores_rerun_requests, mutants.repeats_reruns])

@@ -120,7 +120,7 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
         **metadata,
         "labels": {**child(metadata, "labels"), **child_labels(job), **_exclusive_label(job)},
         "annotations": {
-            **child(metadata, "annotations"),
+            **_foreign_annotations(metadata),
             **script_annotations(spec),
             **_revision_annotations(job),
         },
@@ -139,6 +139,15 @@ def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str
 def _exclusive_label(job: Job) -> dict[str, str]:
     """Return the label by which pods of Jobs with the same key are found."""
     return {names.LABEL_EXCLUSIVE: job.spec.exclusive} if job.spec.exclusive else {}
+
+
+def _foreign_annotations(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the annotations of the template, of a Job stored before a rule without the system's.
+
+    By a revision of its own, a pod would count as one that is about to be replaced.
+    """
+    found = child(metadata, "annotations")
+    return {key: text for key, text in found.items() if not key.startswith(f"{names.GROUP}/")}
 
 
 def _revision_annotations(job: Job) -> dict[str, str]:

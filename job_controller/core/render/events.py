@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from daemonset_job.api import names
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import EventReason, NodeReason, ProgressingReason, SuspendedReason
+from daemonset_job.api.rerun import REQUEST_LIMIT
 from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.plan import Event
 from job_controller.core.render.messages import failure_message
@@ -17,6 +19,7 @@ from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.node_observed import UNEXPLAINED_WORDS
 from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.text.sanitize import single_line
 
 # Conditions that are reported as an event when they become True, and its reason.
 _CONDITION_EVENTS = {
@@ -26,6 +29,8 @@ _CONDITION_EVENTS = {
 }
 
 
+# Bytes of node names in an event.
+_NAMES_LIMIT = 200
 # Pauses that a person has asked for.
 _EXPECTED_PAUSES = (SuspendedReason.SUSPENDED, SuspendedReason.WAITING_FOR_APPROVAL)
 
@@ -82,6 +87,30 @@ def _retry_event(snapshot: Snapshot, counts: NodeCounts) -> Event:
         return Event("Normal", EventReason.RETRYING, "the failed run is continued")
     words = "no node has failed or waits in a back-off: the retry request changes nothing"
     return Event("Normal", EventReason.NOTHING_TO_RETRY, words)
+
+
+def rerun_events(snapshot: Snapshot, counts: NodeCounts) -> Iterator[Event]:
+    """Return the event that a rerun request, which the next status has, is not followed in full."""
+    rerun, key = snapshot.job.rerun, names.ANNOTATION_RERUN
+    if rerun.characters:
+        words = (
+            f"the annotation {key} has {rerun.characters} characters and is not followed: name "
+            f"fewer nodes, at most {REQUEST_LIMIT} characters, and the others in another request"
+        )
+        yield Event("Warning", EventReason.RERUN_IGNORED, words)
+        return
+    known = merge_records(snapshot).keys() | counts.nodes.keys()
+    if not counts.is_exact:
+        # Some may have no pod yet.
+        known |= snapshot.nodes.keys()
+    if unknown := rerun.nodes - known:
+        words = single_line(fold(unknown, limit=_NAMES_LIMIT), _NAMES_LIMIT)
+        yield Event(
+            "Warning",
+            EventReason.RERUN_IGNORED,
+            f"the annotation {key} names nodes that the Job does not have: {words}; their names "
+            "are those of `kubectl get nodes`, separated by commas, up to the first @",
+        )
 
 
 def _is_retried(before: NodeRecord, retry: str) -> bool:

@@ -16,6 +16,7 @@ from job_controller.core.desired.limits import (
     measure_terms,
     spec_bytes,
 )
+from job_controller.core.desired.template_conflict import find_template_conflict
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
@@ -77,6 +78,7 @@ def find_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
     """
     return (
         _token_blocker(snapshot)
+        or _changed_template_blocker(snapshot.job)
         or _daemon_set_blocker(snapshot)
         or _write_blocker(snapshot)
         or _altered_blocker(snapshot, counts)
@@ -100,6 +102,7 @@ def find_start_blocker(snapshot: Snapshot) -> Blocker | None:
         )
     return (
         _token_blocker(snapshot)
+        or _template_blocker(snapshot.job)
         or _daemon_set_blocker(snapshot)
         or _node_change_blocker(snapshot)
         or _cordon_blocker(snapshot)
@@ -109,6 +112,16 @@ def find_start_blocker(snapshot: Snapshot) -> Blocker | None:
 def _token_blocker(snapshot: Snapshot) -> Blocker | None:
     error = find_token_error(snapshot)
     return Blocker(ProgressingReason.INVALID_COMPLETION_TOKEN, error) if error else None
+
+
+def _template_blocker(job: Job) -> Blocker | None:
+    conflict = find_template_conflict(job.spec)
+    return Blocker(ProgressingReason.TEMPLATE_CONFLICT, conflict) if conflict else None
+
+
+def _changed_template_blocker(job: Job) -> Blocker | None:
+    """Return a conflict that a run can have got after its start: what it runs may change."""
+    return _template_blocker(job) if job.spec.is_continuous else None
 
 
 def _terms_blocker(job: Job) -> Blocker | None:

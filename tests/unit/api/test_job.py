@@ -145,11 +145,15 @@ def test_conditions_are_found_by_type():
     assert not unknown.is_true("Complete")
 
 
-def test_a_request_that_is_too_long_is_not_kept():
+def test_of_a_request_that_is_too_long_hash_and_length_are_kept():
     raw = raw_job()
     raw["metadata"]["annotations"] = {ANNOTATION_RERUN: "a" * (16 * 1024)}
     raw["spec"]["completion"] = {"policy": "Continuous"}
     assert parse_job(raw).rerun.nodes
     raw["metadata"]["annotations"][ANNOTATION_RERUN] += "a"
-    assert not parse_job(raw).rerun.nodes
-    assert ANNOTATION_RERUN not in parse_job(raw).annotations
+    job = parse_job(raw)
+    assert not job.rerun.nodes
+    assert ANNOTATION_RERUN not in job.annotations
+    assert job.rerun.characters == 16 * 1024 + 1
+    raw["metadata"]["annotations"][ANNOTATION_RERUN] = "b" * (16 * 1024 + 1)
+    assert parse_job(raw).rerun.id != job.rerun.id

@@ -6,11 +6,12 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api.job_spec import Completion, JobSpec
-from daemonset_job.api.job_status import parse_job_status
+from daemonset_job.api.job_status import JobStatus, parse_job_status
 from job_controller.core.decide import decide
 from job_controller.core.plan import ApplyDaemonSet, CreateReport, DryRunDaemonSet, Plan
 from tests.unit.builders import NOW, make_cluster, make_job
 from tests.unit.core.plans import condition, kinds, status_of, written_status
+from tests.unit.core.runs import run
 
 
 def test_new_job_is_dry_run_and_then_only_recorded_as_started():
@@ -27,6 +28,24 @@ def test_new_job_is_dry_run_and_then_only_recorded_as_started():
     assert status["phase"] == "Pending"
     assert status["report"] == "sample-20260102030305-12345"
     assert [e.reason for e in plan.events] == ["Started"]
+
+
+@pytest.mark.parametrize("is_suspended", [False, True])
+def test_a_start_that_the_status_has_lost_is_recorded_again(is_suspended):
+    """A run with a DaemonSet is not held up as one that has not started: its pods run."""
+    cluster = make_cluster("a", gated=True)
+    run(cluster)
+    before = cluster.job.status
+    cluster.report_status = {**cluster.report_status, "observedRetry": "5"}
+    spec = replace(cluster.job.spec, suspend=is_suspended, after=("other",))
+    cluster.job = replace(cluster.job, status=JobStatus(), spec=spec)
+    plan = decide(cluster.snapshot(), NOW + timedelta(hours=1))
+    assert kinds(plan) == ["WriteStatus"]
+    assert not plan.events
+    (action,) = plan.actions
+    assert action.status.start_time == before.start_time
+    assert action.status.observed_retry == "5"
+    assert action.status.report == before.report
 
 
 def test_a_run_that_the_first_version_started_keeps_the_name_of_its_report():

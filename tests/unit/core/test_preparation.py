@@ -200,6 +200,7 @@ def test_a_refused_cordon_is_told_with_what_to_apply():
 def test_before_the_start_the_api_server_is_asked_whether_it_takes_a_cordon():
     cluster = waiting("a")
     cluster.job = make_job(spec=cluster.job.spec)
+    cluster.has_daemon_set = False
     plan = decide(cluster.snapshot(), NOW)
     (trial,) = acts(plan, DryRunCordon)
     assert trial.cordon == NodeCordon("a", "a-uid", mark_of(cluster.job))
