@@ -12,6 +12,7 @@ from daemonset_job.api.owned_task import OwnedTask
 from daemonset_job.api.script_source import ScriptSource
 from job_controller.core.desired.manifest import child, children
 from job_controller.core.desired.owned_job import without_selection
+from job_controller.core.desired.template_conflict import VARIABLES
 from job_controller.core.settings import Settings
 
 # What `spec.template` says of the Job's task, and not of what surrounds it. Probes and hooks are
@@ -66,7 +67,10 @@ def surroundings(template: Mapping[str, Any]) -> Mapping[str, Any]:
 def _without_task(container: Any) -> Any:
     if not isinstance(container, Mapping) or container.get("name") != names.CONTAINER_NAME:
         return container
-    return {key: value for key, value in container.items() if key not in _OF_THE_TASK}
+    kept = {key: value for key, value in container.items() if key not in _OF_THE_TASK}
+    if env := children(kept, "env"):
+        kept["env"] = [each for each in env if child(each).get("name") not in VARIABLES]
+    return kept
 
 
 def _script_source(source: ScriptSource | None) -> dict[str, Any] | None:

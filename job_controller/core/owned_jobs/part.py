@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from daemonset_job.api.job import Job
-from job_controller.core.desired.owned_job import build_owned_job, owned_name
-from job_controller.core.desired.part import Part, PartKind, purpose_of
+from job_controller.core.desired.owned_job import owned_name
+from job_controller.core.desired.part import Part, PartKind, build_part, purpose_of
 from job_controller.core.job_actions import CreateJob, DeleteJob, OwnedJobAction
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.snapshot import Snapshot
@@ -53,7 +53,7 @@ def part_actions(
     taken = {job.name for job in snapshot.owned_jobs}
     if may_create:
         actions += [
-            CreateJob(build_owned_job(snapshot.job, part.suffix, part.spec))
+            CreateJob(build_part(snapshot.job, part))
             for part in needed.values()
             if owned_name(snapshot.job.name, part.suffix) not in taken
         ]

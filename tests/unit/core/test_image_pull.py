@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 
 from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.compact import compact_job
+from daemonset_job.api.job import parse_job
 from daemonset_job.api.job_spec import Completion, FailurePolicy, NodeSelection, parse_spec
 from daemonset_job.api.rollout import Rollout
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.image_pull import image_pull_spec
+from job_controller.core.desired.part import PartKind, build_part, make_part, purpose_of
 from job_controller.core.desired.pod_images import (
     IMAGES_LIMIT,
     PodImage,
@@ -179,3 +182,29 @@ def test_the_crd_takes_the_spec():
         nodes=NodeSelection(include=("a",)),
     )
     assert list(problems(part("jobs", "spec"), image_pull_spec(found, SETTINGS), "spec")) == []
+
+
+def test_a_part_is_known_by_what_asked_for_it():
+    one, same, other = (
+        make_part(PartKind.IMAGE_PULL, "image-pull", {"image": "x"}, retry)
+        for retry in ("1", "1", "2")
+    )
+    assert one == same
+    assert one.purpose != other.purpose
+    owned = parse_job(owned_raw(one))
+    assert purpose_of(compact_job(owned)) == one.purpose
+    assert owned.name == "sample-image-pull"
+
+
+def owned_raw(part):
+    body = build_part(make_job(), part)
+    return {**body, "metadata": {**body["metadata"], "uid": "u"}}
+
+
+def test_a_purpose_is_kept_of_owned_jobs_only_and_no_longer_than_it_may_be():
+    raw = owned_raw(make_part(PartKind.CHECK, "check-1", {"image": "x"}))
+    long = {"daemonset.darkowlzz.space/purpose": "x" * 65}
+    stranger = {**raw, "metadata": {**raw["metadata"], "ownerReferences": []}}
+    assert purpose_of(compact_job(parse_job(stranger))) == ""
+    forged = {**raw, "metadata": {**raw["metadata"], "annotations": long}}
+    assert purpose_of(compact_job(parse_job(forged))) == ""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from daemonset_job.api.job_status import Condition
+from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.rollout import Rollout, WindowSpec
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType
@@ -21,6 +21,13 @@ NODES = ("a", "b", "c")
 
 def world(*nodes, rollout=FIRST, **changes):
     return PartsWorld(*(nodes or NODES), rollout=rollout, **changes)
+
+
+def before_the_start(found):
+    """Take away what there is once a run has started."""
+    cluster = found.cluster
+    cluster.job = replace(cluster.job, status=JobStatus())
+    cluster.has_report, cluster.has_daemon_set, cluster.pods = False, False, []
 
 
 def pulled(found):
@@ -256,8 +263,7 @@ def test_a_crash_after_any_action_leads_to_the_same_end(last):
 def test_a_job_with_too_many_images_does_not_start():
     containers = [{"name": f"c{n}", "image": f"i:{n}"} for n in range(20)]
     found = world(template={"spec": {"containers": containers}})
-    job = found.cluster.job
-    found.cluster.job = replace(job, status=replace(job.status, start_time=None))
+    before_the_start(found)
     plan = found.step()
     assert found.condition("Progressing")[:2] == ("False", "TooManyImages")
     assert [type(action) for action in plan.actions] == [WriteStatus]
@@ -274,8 +280,7 @@ def test_a_started_job_that_has_too_many_images_says_so_and_starts_no_node():
 def test_a_preview_pulls_nothing():
     found = world()
     spec(found.cluster, suspend=True)
-    job = found.cluster.job
-    found.cluster.job = replace(job, status=replace(job.status, start_time=None))
+    before_the_start(found)
     plan = found.step()
     progress = found.cluster.job.status.rollout
     assert isinstance(progress, RolloutProgress)

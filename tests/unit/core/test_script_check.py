@@ -15,6 +15,7 @@ from daemonset_job.api.states import ConditionType
 from job_controller.core.desired import check_job
 from job_controller.core.desired.check_job import check_spec
 from job_controller.core.desired.daemon_set import build_pod_template
+from job_controller.core.desired.template_conflict import find_template_conflict
 from job_controller.core.job_actions import DeleteJob
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.rollout import script_check
@@ -304,13 +305,15 @@ def test_the_template_surrounds_the_script_and_does_not_replace_it():
         "args": ["x"],
         "image": "work:1",
         "livenessProbe": {"exec": {"command": ["x"]}},
-        "env": [{"name": "A", "value": "1"}],
+        "env": [{"name": "A", "value": "1"}, {"name": "COMPLETION_MODE", "value": "Log"}],
     }
     template = {"spec": {"containers": [mine, {"name": "side", "image": "side:1"}]}}
-    _, pod, task = check_pod(SCRIPT, template=template)
+    found, pod, task = check_pod(SCRIPT, template=template)
     assert {"name": "A", "value": "1"} in task["env"]
     assert task["image"] == SETTINGS.task_image
     assert {"command", "args", "livenessProbe"} & set(task) == set()
+    assert find_template_conflict(found) == ""
+    assert {"name": "COMPLETION_MODE", "value": "Exit"} in task["env"]
     assert "side" in [each["name"] for each in pod["containers"]]
 
 
