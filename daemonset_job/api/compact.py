@@ -54,7 +54,7 @@ def compact_job(job: Job) -> Job:
             # Jobs are found by it.
             rollout=Rollout(exclusive=job.spec.exclusive) if job.spec.exclusive else None,
         ),
-        annotations=_only(job.annotations, (names.ANNOTATION_RETRY, names.ANNOTATION_RERUN)),
+        annotations=_job_annotations(job),
         raw_spec=pack_json(job.raw_spec),
     )
 
@@ -120,6 +120,15 @@ def compact_daemon_set_placement(found: DaemonSet) -> DaemonSet:
             {"template": {"spec": _placement(found.spec.get("template") or {})}}
         ),
     )
+
+
+def _job_annotations(job: Job) -> dict[str, str]:
+    """Return the annotations of a Job that are read. That of a purpose is for owned Jobs."""
+    kept = [names.ANNOTATION_RETRY, names.ANNOTATION_RERUN]
+    purpose = job.annotations.get(names.ANNOTATION_PURPOSE) or ""
+    if job.owner_uid and len(purpose) <= names.PURPOSE_LIMIT:
+        kept.append(names.ANNOTATION_PURPOSE)
+    return _only(job.annotations, tuple(kept))
 
 
 def _placement(template: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from daemonset_job.api.node_changes import (
 )
 from daemonset_job.api.notifications import Subscription, parse_notify
 from daemonset_job.api.rollout import Rollout, SuccessPolicy, parse_rollout
+from daemonset_job.api.script_source import ScriptSource, parse_script_source
 
 # Ten years: the CRD's maximum for each number of seconds.
 SECONDS_LIMIT: Final = 315_360_000
@@ -56,15 +57,6 @@ class Completion:
     failure_token: str | None = None
     policy: CompletionPolicy = CompletionPolicy.ONCE
     release: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptSource:
-    """The key of a ConfigMap, or of a Secret, in the Job's namespace that holds the script."""
-
-    name: str
-    key: str
-    is_secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +170,7 @@ def parse_spec(raw: Mapping[str, Any]) -> JobSpec:
     return JobSpec(
         image=raw.get("image") or "",
         script=raw.get("script") or None,
-        script_from=_parse_script_source(raw.get("scriptFrom") or {}),
+        script_from=parse_script_source(raw.get("scriptFrom") or {}),
         host_exec=bool(raw.get("hostExec")),
         command=tuple(raw.get("command") or ()),
         args=tuple(raw.get("args") or ()),
@@ -236,13 +228,6 @@ def _parse_rollout(raw: Mapping[str, Any]) -> Rollout | None:
         return rollout
     found = rollout or Rollout()
     return found if found.max_parallel is not None else replace(found, max_parallel=1)
-
-
-def _parse_script_source(raw: Mapping[str, Any]) -> ScriptSource | None:
-    for field_name, is_secret in (("configMapKeyRef", False), ("secretKeyRef", True)):
-        if found := raw.get(field_name):
-            return ScriptSource(found.get("name") or "", found.get("key") or "", is_secret)
-    return None
 
 
 def _parse_failure_policy(raw: Mapping[str, Any]) -> FailurePolicy:

@@ -12,6 +12,7 @@ from daemonset_job.api.rollout import (
     SUCCESS_POLICY_SHAPE,
     number_or_percentage,
 )
+from daemonset_job.api.script_source import SCRIPT_SOURCE_SHAPE
 from daemonset_job.api.shape import (
     BOOLEAN,
     LIST,
@@ -32,12 +33,10 @@ _POD_SPEC: Final = fields(
     tolerations=LIST,
     imagePullSecrets=LIST,
 )
-_KEY_REFERENCE: Final = fields(name=STRING, key=STRING)
-_SCRIPT_FROM: Final = fields(configMapKeyRef=_KEY_REFERENCE, secretKeyRef=_KEY_REFERENCE)
 SPEC_SHAPE: Final = fields(
     image=STRING,
     script=STRING,
-    scriptFrom=_SCRIPT_FROM,
+    scriptFrom=SCRIPT_SOURCE_SHAPE,
     hostExec=BOOLEAN,
     command=list_of(STRING),
     args=list_of(STRING),
@@ -83,7 +82,7 @@ SPEC_SHAPE: Final = fields(
     rollback=fields(
         image=STRING,
         script=STRING,
-        scriptFrom=_SCRIPT_FROM,
+        scriptFrom=SCRIPT_SOURCE_SHAPE,
         command=list_of(STRING),
         args=list_of(STRING),
     ),

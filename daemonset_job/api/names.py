@@ -85,6 +85,10 @@ ANNOTATION_ROLLBACK: Final = f"{GROUP}/rollback"
 # On the DaemonSet of a Job of policy Continuous and on its pods: the revision that they run.
 ANNOTATION_REVISION: Final = f"{GROUP}/revision"
 
+# On a Job that a rollout has created: what it is for, with a hash of what asked for it.
+ANNOTATION_PURPOSE: Final = f"{GROUP}/purpose"
+PURPOSE_LIMIT: Final = 64
+
 # On a node: which Job has cordoned it, written in the patch that cordons.
 ANNOTATION_CORDONED_BY: Final = f"{GROUP}/cordoned-by"
 # On the pods of a Job with spec.rollout.exclusive: the key.

@@ -43,6 +43,14 @@ class ProgressingReason(Reason):
         "OutsideWindow",
         "The window of the rollout is closed: no further node starts until it opens.",
     )
+    PULLING_IMAGES = (
+        "PullingImages",
+        "With `rollout.pullImagesFirst`: the nodes pull the images, and no node starts before.",
+    )
+    TOO_MANY_IMAGES = (
+        "TooManyImages",
+        "`spec.rollout.pullImagesFirst` of a Job whose pods have more than 16 images.",
+    )
     ABORTED = "Aborted", "A person aborted the run before it had started: it does not start."
     PAUSED = (
         "Paused",
@@ -217,6 +225,13 @@ class FailedReason(Reason):
     )
     DEADLINE_EXCEEDED = "DeadlineExceeded", "`activeDeadlineSeconds` have passed."
     CHECK_FAILED = "CheckFailed", "A check of a step of the rollout has failed."
+    IMAGE_PULL_FAILED = (
+        "ImagePullFailed",
+        (
+            "With `rollout.pullImagesFirst`: more nodes cannot pull the images than "
+            "`failurePolicy` allows."
+        ),
+    )
     ABORTED = "Aborted", "A person ended the run with the abort annotation; no retry revives it."
     ROLLBACK_REQUESTED = (
         "RollbackRequested",

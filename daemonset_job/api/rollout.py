@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from daemonset_job.api.owned_task import OWNED_TASK_SHAPE, OwnedTask, parse_owned_task
 from daemonset_job.api.shape import (
     BOOLEAN,
     NUMBER,
@@ -61,19 +62,21 @@ class Check:
 
     `node_ready`: they are Ready. `pods` is a raw LabelSelector: the pods of the Job's namespace
     that it selects are Ready on each of them; None for no such check. `http` and `prometheus` ask
-    sources that the administrator names. After the soak it has `timeout_seconds` to pass.
+    sources that the administrator names. `script` runs once on each of the nodes. After the soak
+    it has `timeout_seconds` to pass.
     """
 
     node_ready: bool = False
     pods: Mapping[str, Any] | None = None
     http: HttpCheck | None = None
     prometheus: PrometheusCheck | None = None
+    script: OwnedTask | None = None
     timeout_seconds: int = CHECK_TIMEOUT_SECONDS
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to check."""
-        others = (self.pods, self.http, self.prometheus)
+        others = (self.pods, self.http, self.prometheus, self.script)
         return not self.node_ready and all(each is None for each in others)
 
 
@@ -106,7 +109,8 @@ class WindowSpec:
 class Rollout:
     """How a run goes from node to node. Numbers of nodes may be percentages; None is no limit.
 
-    Jobs of a namespace with the same `exclusive` key never run on a node at the same time.
+    Jobs of a namespace with the same `exclusive` key never run on a node at the same time. With
+    `pull_images_first` no node has its turn before the images are on all nodes.
     """
 
     max_parallel: int | str | None = None
@@ -115,6 +119,7 @@ class Rollout:
     order: Order = Order.NAME
     window: WindowSpec | None = None
     exclusive: str = ""
+    pull_images_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +165,7 @@ ROLLOUT_SHAPE: Final = fields(
                 prometheus=fields(
                     source=STRING, query=STRING, expression=STRING, above=_decimal, below=_decimal
                 ),
+                script=OWNED_TASK_SHAPE,
                 timeoutSeconds=NUMBER,
             ),
         )
@@ -167,6 +173,7 @@ ROLLOUT_SHAPE: Final = fields(
     order=STRING,
     window=fields(start=STRING, duration=STRING, timeZone=STRING),
     exclusive=STRING,
+    pullImagesFirst=BOOLEAN,
 )
 SUCCESS_POLICY_SHAPE: Final = fields(minCompleted=number_or_percentage)
 
@@ -191,6 +198,7 @@ def parse_rollout(raw: Mapping[str, Any] | None) -> Rollout | None:
             window.get("start") or "", window.get("duration") or "", window.get("timeZone") or ""
         ),
         exclusive=raw.get("exclusive") or "",
+        pull_images_first=bool(raw.get("pullImagesFirst")),
     )
 
 
@@ -207,6 +215,7 @@ def _parse_step(raw: Mapping[str, Any]) -> Step:
             pods=check.get("pods"),
             http=_parse_http(check.get("http")),
             prometheus=_parse_prometheus(check.get("prometheus")),
+            script=parse_owned_task(check.get("script")),
             timeout_seconds=_seconds(check.get("timeoutSeconds"), CHECK_TIMEOUT_SECONDS),
         ),
     )

@@ -20,6 +20,10 @@ PROGRESS_SHAPE: Final = fields(
     waitsFor=STRING,
     checkFailure=STRING,
     revision=STRING,
+    imagesPulled=BOOLEAN,
+    imagePullFailure=STRING,
+    scriptCheckedUpTo=STRING,
+    scriptCheckInconclusive=STRING,
     plan=list_of(BATCH_SHAPE),
 )
 
@@ -50,6 +54,11 @@ class RolloutProgress:
     remaining soaks and approvals are left out. `check_failure` says which check of the step has
     failed, "" for none. `waits_for` says what a person is asked for, "" for nothing. `revision` is
     that of a Job of policy Continuous. `plan` is the preview of a Job that has not started.
+
+    `images_pulled`: the nodes have the images, as far as `spec.failurePolicy` asks for. If they
+    cannot be pulled, `image_pull_failure` says why, "" if that is not known. The script of the
+    step's check has passed on the nodes up to `script_checked_up_to`, by name. Why its result is
+    not known is in `script_check_inconclusive`.
     """
 
     step: int = 1
@@ -61,6 +70,10 @@ class RolloutProgress:
     waits_for: str = ""
     revision: str = ""
     plan: tuple[PlannedBatch, ...] = ()
+    images_pulled: bool = False
+    image_pull_failure: str = ""
+    script_checked_up_to: str = ""
+    script_check_inconclusive: str = ""
 
     @property
     def is_in_rest(self) -> bool:
@@ -76,6 +89,10 @@ class RolloutProgress:
             "checkFailure": self.check_failure,
             "waitsFor": self.waits_for,
             "revision": self.revision,
+            "imagesPulled": self.images_pulled,
+            "imagePullFailure": self.image_pull_failure,
+            "scriptCheckedUpTo": self.script_checked_up_to,
+            "scriptCheckInconclusive": self.script_check_inconclusive,
             "plan": [batch.to_raw() for batch in self.plan],
         }
         kept = {key: value for key, value in raw.items() if value}
@@ -95,6 +112,10 @@ def parse_rollout_progress(raw: Mapping[str, Any] | None) -> RolloutProgress | N
         check_failure=raw.get("checkFailure") or "",
         waits_for=raw.get("waitsFor") or "",
         revision=raw.get("revision") or "",
+        images_pulled=bool(raw.get("imagesPulled")),
+        image_pull_failure=raw.get("imagePullFailure") or "",
+        script_checked_up_to=raw.get("scriptCheckedUpTo") or "",
+        script_check_inconclusive=raw.get("scriptCheckInconclusive") or "",
         plan=tuple(
             PlannedBatch(
                 each.get("step") or 0, each.get("count") or 0, tuple(each.get("nodes") or ())

@@ -41,7 +41,7 @@ def _like_python_image(tree: Path) -> None:
 
 BASES = {
     "docker.io/library/debian:bookworm-slim": Base(
-        "slim", ("ca-certificates", "util-linux"), _leave, ("bash",)
+        "slim", ("busybox-static", "ca-certificates", "util-linux"), _leave, ("bash",)
     ),
     "docker.io/library/python:3.11-slim": Base(
         "python",

@@ -11,6 +11,7 @@ from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.states import ConditionType, Phase
 from job_controller.core.daemon_set_actions import create_again_actions, daemon_set_actions
 from job_controller.core.job_actions import CreateJob
+from job_controller.core.owned_jobs.part import part_actions
 from job_controller.core.owned_jobs.rollback import evaluate_rollback
 from job_controller.core.plan import (
     Action,
@@ -104,7 +105,11 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     blocker = find_blocker(snapshot, counts)
     stays_until = pods_stay_until(snapshot, counts, now)
     work = _work_actions(snapshot, _Work(counts, run, rollout, blocker, stays_until))
-    work += [*prepared.actions, *pod_actions(counts, rollout, prepared.ready)]
+    work += [
+        *prepared.actions,
+        *pod_actions(counts, rollout, prepared.ready),
+        *part_actions(snapshot, rollout.parts, may_create=rollout.may_create_parts),
+    ]
     ours = snapshot.owned_daemon_set
     alteration = ours.alteration if ours is not None else ""
     progress = NO_PROGRESS if run.has_ended else find_progress(merge_evidence(snapshot), counts)

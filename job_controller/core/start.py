@@ -8,6 +8,7 @@ from datetime import datetime
 from daemonset_job.api.reasons import EventReason, ProgressingReason
 from daemonset_job.api.rollback import is_rollback_requested
 from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.desired.pod_images import find_image_problem
 from job_controller.core.drain_actions import (
     DryRunCordon,
 )
@@ -97,7 +98,7 @@ def _recorded_again(snapshot: Snapshot, now: datetime) -> Plan:
 
 
 def _find_request_blocker(snapshot: Snapshot) -> Blocker | None:
-    """Return that a person has aborted the run, or that its window cannot be read.
+    """Return that a person has aborted the run, or that its rollout cannot be as it is.
 
     A request for a rollback is an abort, too.
     """
@@ -114,4 +115,6 @@ def _find_request_blocker(snapshot: Snapshot) -> Blocker | None:
         return Blocker(ProgressingReason.ABORTED, words)
     if problem := find_window_problem(job):
         return Blocker(ProgressingReason.INVALID_WINDOW, problem)
+    if problem := find_image_problem(job, snapshot.settings):
+        return Blocker(ProgressingReason.TOO_MANY_IMAGES, problem)
     return None

@@ -175,6 +175,17 @@ def permit(cluster: RealCluster) -> Iterator[None]:
 
 
 @contextmanager
+def checked_version(cluster: RealCluster) -> Iterator[None]:
+    """Every node has the file that the check of the page looks for; it is removed here."""
+    path = "/var/tmp/checked-version"
+    try:
+        yield
+        assert set(cluster.on_all_nodes(f"cat {path}").values()) == {"new\n"}
+    finally:
+        cluster.on_all_nodes(f"rm -f {path}")
+
+
+@contextmanager
 def team_a(cluster: RealCluster) -> Iterator[None]:
     """The namespace that the page names."""
     cluster.kubectl("create", "namespace", "team-a")
@@ -212,6 +223,7 @@ SURROUNDINGS: dict[str, Surroundings] = {
     "docs/how-to/one-node-first.md": first_and_rest,
     "docs/how-to/retry-and-rerun.md": permit,
     "docs/how-to/roll-back.md": service_conf,
+    "docs/how-to/roll-out-in-steps.md": checked_version,
     "docs/how-to/run-on-the-host.md": journal,
     "docs/how-to/script-from-a-configmap.md": app_logs,
     "docs/how-to/set-a-sysctl.md": max_map_count,

@@ -4,17 +4,14 @@ Changes the controller for the time of the test, and puts it back as it was.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.e2e.cluster import CONTROLLER, SYSTEM, RealCluster, counting, eventually, make_job
-from tests.e2e.test_split import apply, build, rolled_out
+from tests.e2e.cluster import RealCluster, counting, eventually, make_job
+from tests.e2e.endpoints import endpoints, start_server
 
-SECRET = "daemonset-job-receivers"
 # Prints each request as a line of JSON: the path, the header, the body. Answers 200, or 503 while
 # the file exists.
 SERVER = """
@@ -48,23 +45,6 @@ receivers:
 """
 
 
-def start_receiver(cluster: RealCluster, namespace: str) -> str:
-    """Start a pod that receives, and return its address."""
-    containers = cluster.get("deployment", CONTROLLER, "-n", SYSTEM)["spec"]["template"]["spec"]
-    (image,) = [c["image"] for c in containers["containers"] if c["name"] == "controller"]
-    server = {"name": "server", "image": image, "command": ["python3", "-c", SERVER]}
-    cluster.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "receiver", "namespace": namespace},
-            "spec": {"containers": [server], "terminationGracePeriodSeconds": 0},
-        }
-    )
-    cluster.kubectl("wait", "pod/receiver", "-n", namespace, "--for=condition=Ready")
-    return f"http://{cluster.get('pods', 'receiver', '-n', namespace)['status']['podIP']}:8000"
-
-
 def received(cluster: RealCluster, namespace: str, status: int = 200) -> list[Any]:
     """Return what the receiver was sent and answered so: path, Authorization, status, JSON."""
     lines = cluster.kubectl("logs", "receiver", "-n", namespace).splitlines()
@@ -79,45 +59,19 @@ def events(cluster: RealCluster, namespace: str, job: str) -> list[str]:
     ]
 
 
-@contextmanager
-def notifying(cluster: RealCluster, folder: Any, namespace: str, url: str) -> Iterator[None]:
+def notifying(
+    cluster: RealCluster, folder: Any, namespace: str, url: str
+) -> AbstractContextManager[None]:
     """Run the controller with the component, and with two receivers at `url`."""
-    plain, with_component = build(cluster, folder), build(cluster, folder, "notifications")
-    running = cluster.get("deployment", CONTROLLER, "-n", SYSTEM)["spec"]["template"]["spec"]
-    images = {each["name"]: each["image"] for each in running["containers"]}
-    deployments = {}
-    for name, manifests in (("plain", plain), ("changed", with_component)):
-        (deployments[name],) = [raw for raw in manifests if raw["kind"] == "Deployment"]
-        for container in deployments[name]["spec"]["template"]["spec"]["containers"]:
-            container["image"] = images[container["name"]]
-    known = {(raw["kind"], raw["metadata"]["name"]) for raw in plain}
-    (config,) = [
-        raw for raw in with_component if (raw["kind"], raw["metadata"]["name"]) not in known
-    ]
-    assert yaml.safe_load(config["data"]["config.yaml"]) == {"receivers": []}
-    config["data"]["config.yaml"] = CONFIG.format(namespace=namespace)
-    place = {"name": SECRET, "namespace": SYSTEM}
-    texts = {"hook.url": f"{url}/hook", "hook.token": "t0ken", "chat.url": f"{url}/chat\n"}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": place, "stringData": texts}
-    try:
-        apply(cluster, [config, secret, deployments["changed"]])
-        rolled_out(cluster, CONTROLLER)
-        cluster.wait_for_system(1)
-        yield
-    finally:
-        apply(cluster, [deployments["plain"]])
-        rolled_out(cluster, CONTROLLER)
-        cluster.wait_for_system(1)
-        cluster.kubectl("delete", "secret", SECRET, "-n", SYSTEM, "--ignore-not-found")
-        name = config["metadata"]["name"]
-        cluster.kubectl("delete", "configmap", name, "-n", SYSTEM, "--ignore-not-found")
+    files = {"hook.url": f"{url}/hook", "hook.token": "t0ken", "chat.url": f"{url}/chat\n"}
+    return endpoints(cluster, folder, CONFIG.format(namespace=namespace), files)
 
 
 @pytest.mark.alone
 def test_receivers_in_the_cluster_hear_of_runs_and_of_nothing_twice(
     cluster, namespace, other_namespace, folder, tmp_path
 ):
-    url = start_receiver(cluster, namespace)
+    url = start_server(cluster, namespace, SERVER)
     notify = [{"receiver": "hook"}, {"receiver": "chat", "events": ["Succeeded", "Failed"]}]
     with notifying(cluster, tmp_path, namespace, url):
         # A Job that deletes itself right after its end.

@@ -36,7 +36,8 @@ def overlaps(found):
 
 
 def begun(cluster, folder):
-    return {n for n, text in cluster.on_all_nodes(f"ls {folder}").items() if "began" in text}
+    listed = cluster.on_all_nodes(f"ls {folder} 2>/dev/null || true")
+    return {node for node, text in listed.items() if "began" in text}
 
 
 def annotate(cluster, namespace, name, what, value):

@@ -3,13 +3,10 @@
 Replaces the system for the time of the test, and puts it back as it was.
 """
 
-import json
-import os
-
 import pytest
-import yaml
 
 from tests.e2e.cluster import CONTROLLER, SYSTEM, counting, eventually, make_job
+from tests.e2e.manifests import apply, build, rolled_out
 
 TERMINATOR = "daemonset-job-terminator"
 # What the component adds, and what it changes: the rest of deploy/ is the same with and without it.
@@ -17,38 +14,8 @@ CHANGED = {"Deployment", "ServiceAccount", "Role", "RoleBinding", "ClusterRoleBi
 ADDED = {"PodDisruptionBudget", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 
-def build(cluster, folder, *components):
-    """Return what a user's kustomization of deploy/ and these components consists of."""
-    content = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(cluster.root / "deploy", folder)],
-        "components": [
-            os.path.relpath(cluster.root / "deploy" / "components" / each, folder)
-            for each in components
-        ],
-    }
-    (folder / "kustomization.yaml").write_text(json.dumps(content))
-    return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(folder))))
-
-
 def key(raw):
     return raw["kind"], raw["metadata"]["name"]
-
-
-def apply(cluster, manifests):
-    """Apply as `devcluster deploy` does, so that what is left out is removed."""
-    body = {"apiVersion": "v1", "kind": "List", "items": manifests}
-    cluster.kubectl(
-        *("apply", "--server-side", "--force-conflicts", "-f", "-"), stdin=json.dumps(body)
-    )
-
-
-def rolled_out(cluster, *deployments):
-    for name in deployments:
-        cluster.kubectl(
-            *("rollout", "status", f"deployment/{name}", "-n", SYSTEM, "--timeout=180s")
-        )
 
 
 @pytest.mark.alone

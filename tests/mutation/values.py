@@ -32,6 +32,8 @@ ACCEPTED: Mapping[str, tuple[Any, ...]] = {
     "rollout.maxParallel": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
     "rollout.maxParallelPerZone": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
     "rollout.steps[].nodes": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
+    "check.script.image": ("a", "example/task:v1", "a" * 1024, _EMOJI * 1024),
+    "check.script.script": ("a", "exit 0", "#!/bin/sh\nexit 1\n", "a" * 16384, _EMOJI * 16384),
     "successPolicy.minCompleted": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
     "results[].name": ("a", "A-_.9", "v.1_2-3", "a" * 63),
 }

@@ -17,6 +17,7 @@ from tests.simulation.node_conditions import with_conditions
 from tests.simulation.reboots import with_reboots
 from tests.simulation.released_pods import with_released_pods
 from tests.simulation.rollbacks import with_rollbacks
+from tests.simulation.rollout_parts import with_rollout_parts
 from tests.simulation.rollouts import with_rollouts
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.server import Raw
@@ -60,7 +61,10 @@ def generate_schedule(seed: int, *, is_early: bool = False) -> Schedule:
     schedule = with_rollouts(schedule, Random(f"{seed}/rollouts"))
     if seed >= holds.FIRST_SEED:
         return holds.with_holds(schedule, Random(f"{seed}/holds"))
-    return with_rollbacks(schedule, Random(f"{seed}/rollbacks"))
+    rolled_back = with_rollbacks(schedule, Random(f"{seed}/rollbacks"))
+    if rolled_back is not schedule:
+        return rolled_back
+    return with_rollout_parts(schedule, Random(f"{seed}/rollout parts"))
 
 
 class _Generator:

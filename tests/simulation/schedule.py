@@ -90,7 +90,8 @@ class NodePlan:
 class JobPlan:
     """A Job that a user applies, its raw spec, and when.
 
-    `tasks` by node is what its task does where that is not what the node's plan says.
+    `tasks` by node is what its task does where that is not what the node's plan says. `owned_tasks`
+    is that of the Jobs that this one owns, where it is not done at once.
     """
 
     name: str = "sample"
@@ -98,6 +99,7 @@ class JobPlan:
     spec: Raw = field(default_factory=lambda: {"image": "example/task:1"})
     tasks: Mapping[str, Task] = field(default_factory=dict)
     created_at: float = 0.0
+    owned_tasks: Mapping[str, Task] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -180,6 +182,7 @@ class Schedule:
             when = f" at {job.created_at:g}" if job.created_at else ""
             lines.append(f"job {job.key}{when} spec {job.spec}")
             lines += [f"  on {node}: {task}" for node, task in job.tasks.items()]
+            lines += [f"  owned, on {node}: {task}" for node, task in job.owned_tasks.items()]
         if any(self.api_skews):
             lines.append(f"API servers' clocks ahead by {self.api_skews}")
         for node in self.nodes:

@@ -10,6 +10,7 @@ from unittest.mock import patch
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from job_controller import sightings as sighting_store
+from job_controller.core.rollout import holds
 from job_controller.core.settings import Timeouts
 from job_controller.core.state import first_seen as sightings
 from job_controller.core.state import node_observed as observed
@@ -115,7 +116,15 @@ def forgets_rejections_at_gate() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def starts_before_images() -> Iterator[None]:
+    """Nodes have their turns while the images are pulled."""
+    with patch.object(holds, "find_pull_hold", lambda _snapshot: None):
+        yield
+
+
 START_MUTANTS: tuple[Mutant, ...] = (
+    starts_before_images,
     never_fails_unstarted_tasks,
     expects_every_restart,
     counts_time_before_cause,

@@ -26,8 +26,8 @@ from tests.simulation.loop import SimClock, VirtualLoop
 from tests.simulation.machine import Machine
 from tests.simulation.oracle import Oracle
 from tests.simulation.process import ControllerProcess, Decide, Process, TerminatorProcess
-from tests.simulation.schedule import JobPlan, Schedule
-from tests.simulation.server import DAEMON_SETS, NODES, PODS, Raw, Server, Write
+from tests.simulation.schedule import JobPlan, Schedule, Task
+from tests.simulation.server import DAEMON_SETS, NODES, PODS, Raw, Server, Write, controller_of
 
 # How often a lag is long, and how many times as long it is then.
 ROUGH = 0.06
@@ -86,6 +86,8 @@ class World:
         self.written_after_death: set[tuple[str, str]] = set()
         self.machines: dict[str, Machine] = {}
         self.incarnations: dict[str, int] = {}
+        # Of Jobs that another one owns, by namespace and name.
+        self._owned_plans: dict[str, JobPlan] = {}
         self.oracle = Oracle(self)
         self.server = Server(self.clock, self._written, schedule.api_skews)
         self.cluster = ClusterModel(self)
@@ -243,8 +245,22 @@ class World:
     def plan_of(self, pod: Raw) -> JobPlan:
         """Return the plan of the Job that a raw pod is labelled as a part of."""
         meta = pod["metadata"]
-        plan = self.schedule.job(f"{meta['namespace']}/{meta['labels'][LABEL_JOB]}")
+        key = f"{meta['namespace']}/{meta['labels'][LABEL_JOB]}"
+        plan = self.schedule.job(key) or self._owned_plans.get(key)
         assert plan is not None
+        return plan
+
+    def plan_of_job(self, job: Raw) -> JobPlan:
+        """Return the plan of a new Job; that of a Job which another one owns follows from it."""
+        meta = job["metadata"]
+        key = f"{meta['namespace']}/{meta['name']}"
+        plan = self.schedule.job(key)
+        if plan is None:
+            owner = self.oracle.plans[controller_of(job)]
+            tasks = {node.name: Task(after=0.2) for node in self.schedule.nodes}
+            tasks |= owner.owned_tasks
+            plan = JobPlan(meta["name"], meta["namespace"], job["spec"], tasks)
+            self._owned_plans[key] = plan
         return plan
 
     def add_node(self, name: str, zone: str | None = None) -> None:

@@ -62,3 +62,17 @@ def build_owned_job(parent: Job, suffix: str, spec: Mapping[str, Any]) -> dict[s
         },
         "spec": {**spec, "ttlSecondsAfterFinished": SECONDS_LIMIT},
     }
+
+
+def without_selection(template: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a template that chooses no nodes: a node may have left the selection since it ran."""
+    spec = dict(template.get("spec") or {})
+    spec.pop("nodeSelector", None)
+    affinity = {
+        key: part
+        for key, part in (spec.pop("affinity", None) or {}).items()
+        if key != "nodeAffinity"
+    }
+    if affinity:
+        spec["affinity"] = affinity
+    return {**template, "spec": spec}

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from daemonset_job.api.job import Job
-from job_controller.core.desired.owned_job import build_owned_job, copied_spec, owned_name
+from job_controller.core.desired.owned_job import (
+    build_owned_job,
+    copied_spec,
+    owned_name,
+    without_selection,
+)
 
 # The CRD's limit of spec.nodes.include.
 BATCH_NODES: Final = 1000
@@ -42,7 +47,7 @@ def build_rollback_job(parent: Job, number: int, node_names: Sequence[str]) -> d
     if not spec.get("image"):
         spec.pop("image", None)
     if "template" in spec:
-        spec["template"] = _without_selection(spec["template"])
+        spec["template"] = without_selection(spec["template"])
     policy = raw.get("failurePolicy") or {}
     away = policy.get("unreachableSeconds")
     spec["failurePolicy"] = {
@@ -76,17 +81,3 @@ def _image_and_completion(raw: Mapping[str, Any], rollback: Mapping[str, Any]) -
         return {"image": image, "completion": {"mode": "Exit" if image else mode}}
     tokens = {key: completion[key] for key in _TOKEN_FIELDS if key in completion}
     return {"image": image or raw.get("image") or "", "completion": {"mode": mode, **tokens}}
-
-
-def _without_selection(template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a template that chooses no nodes: a node may have left the selection since it ran."""
-    spec = dict(template.get("spec") or {})
-    spec.pop("nodeSelector", None)
-    affinity = {
-        key: part
-        for key, part in (spec.pop("affinity", None) or {}).items()
-        if key != "nodeAffinity"
-    }
-    if affinity:
-        spec["affinity"] = affinity
-    return {**template, "spec": spec}

@@ -17,7 +17,7 @@ from job_controller.core.desired.manifest import child, children
 from job_controller.core.desired.task_container import place_task_container
 
 # By these `run-once` knows what to do.
-_VARIABLES: Final = (names.ENV_TOKEN, names.ENV_MODE, names.ENV_HOST_EXEC, names.ENV_STATE)
+VARIABLES: Final = (names.ENV_TOKEN, names.ENV_MODE, names.ENV_HOST_EXEC, names.ENV_STATE)
 _DIRECTORIES: Final = (names.SCRIPT_MOUNT_PATH, names.STATE_MOUNT_PATH)
 
 
@@ -48,7 +48,7 @@ def _fields(spec: JobSpec, task: Mapping[str, Any]) -> Iterator[tuple[str, str]]
     if not spec.image:
         for variable in children(task, "env"):
             name = variable.get("name") if isinstance(variable, Mapping) else None
-            if name in _VARIABLES:
+            if name in VARIABLES:
                 yield f"the variable {name}", "by which the task image runs the script"
     if spec.host_exec and "securityContext" in task:
         context = task["securityContext"]

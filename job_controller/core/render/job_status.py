@@ -37,6 +37,8 @@ from job_controller.core.text.sanitize import single_line
 _UNSTARTED_WORDS = "the Job has not started"
 _SUSPENDED_WORDS = "spec.suspend is true: no further node starts; running tasks continue"
 _REFUSED_CHANGES = (ProgressingReason.POD_CHANGE_REFUSED, ProgressingReason.NODE_CHANGE_REFUSED)
+# Nothing goes on before the spec is corrected.
+_INVALID = (ProgressingReason.INVALID_WINDOW, ProgressingReason.TOO_MANY_IMAGES)
 _RESUMED = Condition(ConditionType.SUSPENDED, False, SuspendedReason.RESUMED, "run resumed")
 
 
@@ -242,7 +244,7 @@ def _progressing(job: Job, found: Findings, now: datetime) -> Condition:
     if waits_for := run.waits_for or found.rollout.message:
         words += f"; {waits_for}"
     reason = found.rollout.reason or ProgressingReason.NODES_ACTIVE
-    return Condition(type_, reason != ProgressingReason.INVALID_WINDOW, reason, words)
+    return Condition(type_, reason not in _INVALID, reason, words)
 
 
 def _reported_nodes(job: Job, counts: NodeCounts) -> NodeTotals:

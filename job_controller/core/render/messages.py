@@ -110,7 +110,8 @@ def failure_message(counts: NodeCounts, allowed: int, away: int | None = None) -
     if unreachable:
         parts.append(f"{len(unreachable)} unreachable ({fold(unreachable, limit=200)})")
     limits = [f"maxFailedNodes allows {allowed}"] if allowed else []
-    limits += [f"maxUnreachableNodes allows {away}"] if away is not None else []
+    if away is not None and unreachable:
+        limits.append(f"maxUnreachableNodes allows {away}")
     limit = f" ({', '.join(limits)})" if limits else ""
     return "; ".join(parts)[:_MESSAGE_LIMIT] + limit
 

@@ -13,6 +13,7 @@ from typing import Final
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import ProgressingReason
 from daemonset_job.api.times import format_time
+from job_controller.core.rollout.image_pull import find_pull_hold
 from job_controller.core.rollout.window import Window, read_window, window_state
 from job_controller.core.state.snapshot import Snapshot
 
@@ -34,7 +35,12 @@ class Hold:
 
 
 def find_hold(snapshot: Snapshot, now: datetime) -> Hold | None:
-    """Return the first hold of a Job, None if nodes may start."""
+    """Return the first hold of a Job, None if nodes may start.
+
+    Images are pulled while the window is closed, too: that changes nothing on the nodes.
+    """
+    if (pull := find_pull_hold(snapshot)) is not None:
+        return Hold(*pull)
     return _closed_window(snapshot.job, now)
 
 

@@ -19,13 +19,15 @@ from daemonset_job.api.rollback import starts_no_node
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import add_seconds
+from job_controller.core.desired.part import Part
 from job_controller.core.plan import PodQuery
 from job_controller.core.rollout.holds import Hold, find_hold, window_closes_at
 from job_controller.core.rollout.members import find_members
 from job_controller.core.rollout.places import Places, find_limits, find_places
 from job_controller.core.rollout.set_aside import find_due
-from job_controller.core.rollout.steps import Advance, advance, written_progress
+from job_controller.core.rollout.steps import Advance, advance
 from job_controller.core.rollout.turns import Place, choose
+from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.snapshot import Snapshot
@@ -41,7 +43,8 @@ class RolloutState:
 
     `turns` are the steps in which nodes get their turn now, by name; `set_aside` are the nodes to
     be set aside now. Both take effect once they are written. `open_pods` are those whose gate may
-    be removed. `hold`, `reason` and `message` say what the run waits for.
+    be removed. `hold`, `reason` and `message` say what the run waits for. `parts` are the Jobs that
+    it needs now, and no others; they are created if `may_create_parts`.
     """
 
     progress: RolloutProgress | None = None
@@ -54,6 +57,8 @@ class RolloutState:
     message: str = ""
     query: PodQuery | None = None
     wake_at: datetime | None = None
+    parts: tuple[Part, ...] = ()
+    may_create_parts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,11 @@ def find_facts(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Rollout
 def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunState:
     """Return the state of the run, which a step of its rollout may pause or fail."""
     found = facts.advance
-    if found.asks is None or run.outcome != RunOutcome.IN_PROGRESS or run.is_enough:
+    if run.outcome != RunOutcome.IN_PROGRESS or run.is_enough:
+        return run
+    if found.fails is not None:
+        return replace(run, outcome=RunOutcome.FAILED, reason=found.fails, message=found.message)
+    if found.asks is None:
         return run
     action = snapshot.job.spec.failure_policy.action
     if found.asks == SuspendedReason.CHECK_FAILED and action in FAST_ACTIONS:
@@ -120,6 +129,8 @@ def evaluate_rollout(
         message=hold.message if hold is not None else found.message,
         query=found.query,
         wake_at=min((moment for moment in moments if moment is not None), default=None),
+        parts=() if run.has_ended or run.is_enough else found.parts,
+        may_create_parts=may_start,
     )
 
 

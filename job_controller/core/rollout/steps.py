@@ -13,16 +13,20 @@ from typing import Any, Final
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.label_selector import selector_text
-from daemonset_job.api.reasons import SuspendedReason
+from daemonset_job.api.reasons import FailedReason, SuspendedReason
 from daemonset_job.api.rollout import Step
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import add_seconds, format_time, whole_seconds
+from job_controller.core.desired.part import Part
 from job_controller.core.plan import PodQuery
-from job_controller.core.rollout.checks import CheckResult, CheckState, judge
+from job_controller.core.rollout.checks import CheckResult, CheckState, combine, judge
+from job_controller.core.rollout.image_pull import advance_pull
 from job_controller.core.rollout.members import StepMembers, find_members, present_step
 from job_controller.core.rollout.places import Places
+from job_controller.core.rollout.script_check import check_by_script
 from job_controller.core.rollout.source_answers import find_queries, judge_answers
+from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
 
@@ -35,7 +39,8 @@ class Advance:
     """The progress of a rollout as it is to be written, and what it waits for.
 
     `progress` is None without a rollout. `asks`: a person has to decide, and why; `message` has the
-    command. `message` without it says what the step waits for. `query` are the pods to be read.
+    command. `fails`: the run fails, and why. `message` without one of them says what the step waits
+    for. `query` are the pods to be read. `parts` are the Jobs that it needs now.
     """
 
     progress: RolloutProgress | None = None
@@ -43,6 +48,8 @@ class Advance:
     message: str = ""
     wake_at: datetime | None = None
     query: PodQuery | None = None
+    fails: FailedReason | None = None
+    parts: tuple[Part, ...] = ()
 
 
 def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetime) -> Advance:
@@ -59,19 +66,40 @@ def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetim
     )
     if job.requests.approved_step == progress.step and not progress.is_in_rest:
         progress = replace(progress, approved_step=progress.step)
-    step = present_step(rollout, progress.step)
     if _has_ended(job):
         return Advance(replace(progress, waits_for=""))
+    is_retried = job.status.observed_retry != job.retry_request
+    if is_retried:
+        progress = replace(progress, image_pull_failure="")
+    progress, pull = advance_pull(snapshot, progress)
+    parts = () if pull is None else (pull,)
+    if progress.image_pull_failure:
+        words = f"the images cannot be pulled: {progress.image_pull_failure}"
+        failed = replace(progress, waits_for="")
+        return Advance(failed, message=words, fails=FailedReason.IMAGE_PULL_FAILED, parts=parts)
+    step = present_step(rollout, progress.step)
     is_counted = counts.desired_is_known and counts.nodes_spec_is_applied
     if step is None or known is None or not is_counted:
-        return Advance(replace(progress, waits_for=""))
-    if job.status.observed_retry != job.retry_request:
+        return Advance(replace(progress, waits_for=""), parts=parts)
+    if is_retried:
         # The retry gives the step its time once more.
-        progress = replace(progress, soak_started_at=None, check_failure="")
+        progress = _with_unfinished_step(progress)
     members = find_members(snapshot, counts, places, progress.step)
     if not members.is_done:
-        return Advance(replace(progress, soak_started_at=None, check_failure="", waits_for=""))
-    return _finish_step(snapshot, counts, _Finish(step, progress, members), now)
+        return Advance(replace(_with_unfinished_step(progress), waits_for=""), parts=parts)
+    found = _finish_step(snapshot, counts, _Finish(step, progress, members), now)
+    return replace(found, parts=(*parts, *found.parts))
+
+
+def _with_unfinished_step(progress: RolloutProgress) -> RolloutProgress:
+    """Return the progress without what is known of the end of the present step."""
+    return replace(
+        progress,
+        soak_started_at=None,
+        check_failure="",
+        script_checked_up_to="",
+        script_check_inconclusive="",
+    )
 
 
 def _has_ended(job: Job) -> bool:
@@ -81,12 +109,6 @@ def _has_ended(job: Job) -> bool:
     has_failed = job.is_true(ConditionType.FAILED)
     is_failed = has_failed and job.status.observed_retry == job.retry_request
     return not job.spec.is_continuous and (is_failed or job.is_true(ConditionType.COMPLETE))
-
-
-def written_progress(job: Job) -> RolloutProgress | None:
-    """Return the progress in the Job's status, None if it has none for what the Job runs now."""
-    known = job.status.rollout
-    return known if known is not None and known.revision == job.revision else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +137,39 @@ def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: date
     if now < soaked_at and not progress.is_promoted:
         words = f"{_name(progress)} soaks until {format_time(soaked_at)}"
         return Advance(replace(progress, waits_for=""), message=words, wake_at=soaked_at)
-    found, query = _judge_step(snapshot, end, completed, now)
-    return _decide(snapshot.job, end, found, query, now)
+    verdict = _judge_step(snapshot, end, completed, now)
+    found = _decide(snapshot.job, replace(end, progress=verdict.progress), verdict, now)
+    moments = [moment for moment in (found.wake_at, verdict.wake_at) if moment is not None]
+    parts = () if verdict.part is None else (verdict.part,)
+    return replace(found, parts=parts, wake_at=min(moments, default=None))
 
 
-def _judge_step(
-    snapshot: Snapshot, end: _Finish, completed: set[str], now: datetime
-) -> tuple[CheckResult, PodQuery | None]:
-    """Return what the checks say, and which pods have to be read for them."""
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What the checks say, with the progress to be written.
+
+    `query` are the pods that have to be read for them, `part` is the Job that they need, and
+    `wake_at` is when its time is over.
+    """
+
+    result: CheckResult
+    progress: RolloutProgress
+    query: PodQuery | None = None
+    part: Part | None = None
+    wake_at: datetime | None = None
+
+
+def _judge_step(snapshot: Snapshot, end: _Finish, completed: set[str], now: datetime) -> _Verdict:
+    """Return what the checks of a step say."""
     step, progress = end.step, end.progress
     if progress.check_failure:
-        return CheckResult(CheckState.FAIL, progress.check_failure), None
+        return _Verdict(CheckResult(CheckState.FAIL, progress.check_failure), progress)
     if end.members.is_empty:
-        return CheckResult(CheckState.INCONCLUSIVE, "its selector selects no node"), None
+        words = "its selector selects no node"
+        return _Verdict(CheckResult(CheckState.INCONCLUSIVE, words), progress)
     if not completed:
-        return CheckResult(CheckState.INCONCLUSIVE, "none of its nodes has completed"), None
+        words = "none of its nodes has completed"
+        return _Verdict(CheckResult(CheckState.INCONCLUSIVE, words), progress)
     assert progress.soak_started_at is not None
     limit = step.soak_seconds + step.check.timeout_seconds
     is_late = now >= add_seconds(progress.soak_started_at, limit)
@@ -139,18 +179,20 @@ def _judge_step(
     nodes = [snapshot.nodes[name] for name in sorted(completed) if name in snapshot.nodes]
     asked = find_queries(step.check, progress.soak_started_at)
     sources = judge_answers(asked, snapshot.source_answers, now)
-    return judge(step.check, nodes, fresh, sources=sources, is_late=is_late), query
+    others = judge(step.check, nodes, fresh, sources=sources, is_late=is_late)
+    script = check_by_script(snapshot, step.check, progress, completed, now)
+    # A script that has failed is not asked again, as sources are.
+    found = combine([others, script.result])
+    return _Verdict(found, script.progress, query, script.part, script.wake_at)
 
 
 def _query(selector: Mapping[str, Any] | None, nodes: set[str]) -> PodQuery | None:
     return None if selector is None else PodQuery(selector_text(selector), frozenset(nodes))
 
 
-def _decide(
-    job: Job, end: _Finish, found: CheckResult, query: PodQuery | None, now: datetime
-) -> Advance:
+def _decide(job: Job, end: _Finish, verdict: _Verdict, now: datetime) -> Advance:
     """Return what follows from the checks of a step, and from what a person has approved."""
-    progress = end.progress
+    progress, found, query = end.progress, verdict.result, verdict.query
     is_approved = progress.approved_step >= progress.step
     match found.state:
         case CheckState.NOT_YET:
@@ -181,9 +223,7 @@ def _decide(
 
 
 def _next_step(progress: RolloutProgress) -> Advance:
-    following = replace(
-        progress, step=progress.step + 1, soak_started_at=None, check_failure="", waits_for=""
-    )
+    following = _with_unfinished_step(replace(progress, step=progress.step + 1, waits_for=""))
     return Advance(following)
 
 

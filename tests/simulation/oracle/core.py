@@ -15,6 +15,7 @@ from tests.simulation.oracle.evidence import Evidence
 from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.failures import Failures
 from tests.simulation.oracle.holds import Holds
+from tests.simulation.oracle.images_first import ImagesFirst
 from tests.simulation.oracle.lifetime import Lifetime
 from tests.simulation.oracle.node_changes import NodeChanges
 from tests.simulation.oracle.pod_deletions import judge_pod_deletion
@@ -63,6 +64,8 @@ class Oracle:
         self.born: dict[str, float] = {}
         self.job_of: dict[str, str] = {}
         self.plans: dict[str, JobPlan] = {}
+        # By the UID of a Job that another one owns: that one.
+        self.owners: dict[str, str] = {}
         self.deleted_by_us: set[str] = set()
         # By UID of a Job: when the writer of what is written now last read its ledger afresh.
         self.ledger_read_at: dict[str, float] = {}
@@ -75,6 +78,7 @@ class Oracle:
         self.starts = Starts(world, self)
         self.turns = Turns(world, self)
         self.rollbacks = Rollbacks(world, self)
+        self.images_first = ImagesFirst(world, self)
         self.timeouts = Timeouts(world, self)
         self.reboots = Reboots(world, self)
         self.deadlines = Deadlines(world, self)
@@ -126,6 +130,7 @@ class Oracle:
             if old is None:
                 self.job_of[write.raw["metadata"]["uid"]] = job_uid = self._owner(write.raw)
                 self.demands.pod_made(write.raw, job_uid)
+                self.images_first.pod_made(write.raw, job_uid)
                 self.starts.judge_pause(write.raw)
             self.gates.pod_written(write, self.ledger_read_at)
             self.timeouts.pod_written(old, new)
@@ -136,9 +141,10 @@ class Oracle:
         self.holds.job_written(old, new)
         meta = new["metadata"]
         if old is None:
-            plan = self._world.schedule.job(f"{meta['namespace']}/{meta['name']}")
-            assert plan is not None
-            self.plans[meta["uid"]] = plan
+            self.plans[meta["uid"]] = self._world.plan_of_job(new)
+            if owner := controller_of(new):
+                self.owners[meta["uid"]] = owner
+            self.images_first.job_made(new)
             return
         self.deadlines.job_written(old, new)
         self.timeouts.job_written(old, new)
@@ -186,6 +192,8 @@ class Oracle:
 
     def _judge_job_deletion(self, process: Process, job: Raw, view: View | None) -> None:
         uid = job["metadata"]["uid"]
+        if controller_of(job) and process.name == "controller":
+            return  # a part of the run of another Job, which needs it no more
         if process.name != "terminator":
             self.violate("deletion", f"{process.name} deletes the Job")
         if is_continuous(job):
@@ -249,10 +257,12 @@ class Oracle:
         self.turns.task_starts(run)
         self.rollbacks.task_starts(run)
         self.holds.judge_start(run)
+        self.images_first.task_starts(run)
 
     def task_succeeds(self, run: PodRun) -> None:
         """Receive an instance that prints the token, or ends with 0 in mode Exit."""
         self.evidence.task_succeeds(run)
         self.rollbacks.task_succeeds(run)
+        self.images_first.task_succeeds(run)
         self.lifetime.task_succeeds(self.job_of.get(run.pod_uid, ""), run.machine.uid)
         self.failures.task_succeeds(run)

@@ -104,7 +104,10 @@ class Failures:
             return
         if self._oracle.timeouts.is_late(uid):
             return  # its report may be refused, and does not allow_failure the node
-        if all(self._may_not_fail(plan.name, uid) for plan in self._world.schedule.nodes):
+        # What failed may be a part of the run that has a Job of its own, such as a check.
+        jobs = [uid, *(part for part, owner in self._oracle.owners.items() if owner == uid)]
+        nodes = [plan.name for plan in self._world.schedule.nodes]
+        if all(self._may_not_fail(node, each) for node in nodes for each in jobs):
             self._accuse("the Job is called failed, and nothing has failed")
 
     def _accuse(self, words: str, node: str = "") -> None:

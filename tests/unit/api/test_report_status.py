@@ -131,6 +131,10 @@ def test_every_field_of_the_crd_is_read_and_written():
             "checkFailure": "not Ready: a",
             "waitsFor": "approval",
             "revision": "r",
+            "imagesPulled": True,
+            "imagePullFailure": "1 of 2 nodes failed",
+            "scriptCheckedUpTo": "a",
+            "scriptCheckInconclusive": "no result",
             "plan": [{"step": 1, "count": 2, "nodes": ["a", "b"]}],
         },
         "rollback": {

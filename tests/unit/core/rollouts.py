@@ -42,6 +42,8 @@ class RolloutWorld:
         self.started: list[str] = []
         self.plan = Plan()
         self.extra: dict[str, Any] = {}
+        # How many actions of a plan are executed before the process ends, None for all.
+        self.limit: int | None = None
 
     def label(self, name: str, **labels: str) -> None:
         """Give a node labels; a label `zone` is that of its zone."""
@@ -57,7 +59,7 @@ class RolloutWorld:
             self.now += timedelta(seconds=1)
             found = self.cluster.snapshot(settings=self.settings, **self.extra)
             self.plan = decide(seen_before(found, timedelta(minutes=10), self.now), self.now)
-            for action in self.plan.actions:
+            for action in self.plan.actions[: self.limit]:
                 self._execute(action)
         return self.plan
 

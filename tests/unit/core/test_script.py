@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.job_spec import JobSpec, ScriptSource, parse_spec
+from daemonset_job.api.job_spec import JobSpec, parse_spec
+from daemonset_job.api.script_source import ScriptSource
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.render.job_status import first_status
 from job_controller.core.settings import Settings

@@ -1,0 +1,50 @@
+"""A Job that a rollout needs for a while: to pull images, or to run the script of a check.
+
+It is known by its purpose, an annotation. That has a hash of what it runs and of what asked for it.
+So one of an earlier try, or of an earlier spec, is never taken for the present one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
+from daemonset_job.api.json_text import json_hash
+from daemonset_job.api.states import TextEnum
+from job_controller.core.desired.owned_job import build_owned_job
+
+
+class PartKind(TextEnum):
+    """What such a Job is for."""
+
+    IMAGE_PULL = "image-pull"
+    CHECK = "check"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A Job that is needed: the end of its name, its purpose, and its spec."""
+
+    suffix: str
+    purpose: str
+    spec: Mapping[str, Any]
+
+
+def make_part(kind: PartKind, suffix: str, spec: Mapping[str, Any], *asked_for: str) -> Part:
+    """Return the Job of a kind that runs `spec`; another `asked_for` makes another Job of it."""
+    return Part(suffix, f"{kind.value}/{json_hash([spec, *asked_for])}", spec)
+
+
+def build_part(parent: Job, part: Part) -> dict[str, Any]:
+    """Return the raw Job of a part, which the parent owns."""
+    body = build_owned_job(parent, part.suffix, part.spec)
+    body["metadata"] |= {"annotations": {names.ANNOTATION_PURPOSE: part.purpose}}
+    return body
+
+
+def purpose_of(job: Job) -> str:
+    """Return the purpose of a Job, "" for one that is no such part."""
+    return job.annotations.get(names.ANNOTATION_PURPOSE) or ""

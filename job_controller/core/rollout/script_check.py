@@ -1,0 +1,166 @@
+"""The check of a step by a script, which runs in a Job of its own on the nodes of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from daemonset_job.api.fold_names import fold
+from daemonset_job.api.job import Job
+from daemonset_job.api.reasons import FailedReason
+from daemonset_job.api.rollout import Check
+from daemonset_job.api.rollout_progress import RolloutProgress
+from daemonset_job.api.states import ConditionType
+from daemonset_job.api.times import add_seconds, format_time
+from job_controller.core.desired.check_job import BATCH_LIMIT, check_spec
+from job_controller.core.desired.part import Part, PartKind, make_part
+from job_controller.core.owned_jobs.outcome import OwnedOutcome, owned_outcome
+from job_controller.core.owned_jobs.part import describe_refusal, find_part
+from job_controller.core.rollout.checks import PASSED, CheckResult, CheckState
+from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.text.sanitize import single_line
+
+_WORDS_LIMIT: Final = 600
+_NAMES_LIMIT: Final = 160
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCheck:
+    """What the script says of the step's nodes, the progress to be written, and the needed Job.
+
+    `wake_at` is when its time is over, None if that does not count now.
+    """
+
+    result: CheckResult
+    progress: RolloutProgress
+    part: Part | None = None
+    wake_at: datetime | None = None
+
+
+def check_by_script(
+    snapshot: Snapshot,
+    check: Check,
+    progress: RolloutProgress,
+    nodes: Collection[str],
+    now: datetime,
+) -> ScriptCheck:
+    """Return what the script says of the nodes: it runs on 1000 of them, then on the next ones.
+
+    `progress` is the written one. The Job of these nodes is needed until its result is written.
+    """
+    if check.script is None:
+        return ScriptCheck(PASSED, progress)
+    if words := progress.script_check_inconclusive:
+        return ScriptCheck(CheckResult(CheckState.INCONCLUSIVE, words), progress)
+    there = [name for name in nodes if name in snapshot.nodes]
+    due = _next_batch(there, progress.script_checked_up_to)
+    if not due:
+        return ScriptCheck(PASSED, progress)
+    part = _part(snapshot, check, progress, due)
+    return _judge(snapshot, check, ScriptCheck(PASSED, progress, part), (due, there), now)
+
+
+def _next_batch(nodes: Iterable[str], after: str) -> list[str]:
+    """Return the next nodes by name that follow `after`, "" for the first ones."""
+    return sorted(name for name in nodes if name > after)[:BATCH_LIMIT]
+
+
+def _part(
+    snapshot: Snapshot, check: Check, progress: RolloutProgress, nodes: Sequence[str]
+) -> Part:
+    job = snapshot.job
+    assert check.script is not None
+    began = format_time(progress.soak_started_at) if progress.soak_started_at else ""
+    return make_part(
+        PartKind.CHECK,
+        f"check-{progress.step}",
+        check_spec(job, check.script, nodes, snapshot.settings),
+        *(job.revision, job.retry_request, str(progress.step), began),
+    )
+
+
+def _judge(
+    snapshot: Snapshot,
+    check: Check,
+    found: ScriptCheck,
+    nodes: tuple[Sequence[str], Sequence[str]],
+    now: datetime,
+) -> ScriptCheck:
+    due, all_nodes = nodes
+    part, progress = found.part, found.progress
+    assert part is not None
+    run = find_part(snapshot.owned_jobs, part)
+    match owned_outcome(run):
+        case OwnedOutcome.SUCCEEDED:
+            assert run is not None
+            if words := _describe_lacking(run, due):
+                return _inconclusive(found, words)
+            progress = replace(progress, script_checked_up_to=due[-1])
+            left = [name for name in all_nodes if name > due[-1]]
+            words = f"its script has passed on {len(all_nodes) - len(left)} nodes, others follow"
+            open_ = CheckResult(CheckState.NOT_YET, words)
+            return replace(found, progress=progress, result=open_ if left else PASSED)
+        case OwnedOutcome.FAILED:
+            assert run is not None
+            return _judge_failure(found, run)
+    began = _begun(run) if run is not None else progress.soak_started_at
+    late_at = add_seconds(began or now, check.timeout_seconds)
+    if snapshot.job.is_suspended and run is None:
+        words = "its script does not run while the Job is suspended"
+        return replace(found, result=CheckResult(CheckState.NOT_YET, words))
+    refusal = describe_refusal(snapshot)
+    if now >= late_at and (run is not None or refusal):
+        return _inconclusive(found, _describe_open(run, check.timeout_seconds, refusal))
+    where = fold(due, limit=_NAMES_LIMIT)
+    words = f"its script runs on {where}: {_progress(run)}"
+    if run is None and refusal:
+        words = f"its script does not run on {where}: {refusal}"
+    open_ = CheckResult(CheckState.NOT_YET, single_line(words, _WORDS_LIMIT))
+    return replace(found, result=open_, wake_at=late_at if run is not None else None)
+
+
+def _inconclusive(found: ScriptCheck, words: str) -> ScriptCheck:
+    """Return that the result is not known; it stays so until a person decides, or retries."""
+    text = single_line(words, _WORDS_LIMIT)
+    progress = replace(found.progress, script_check_inconclusive=text)
+    return replace(found, result=CheckResult(CheckState.INCONCLUSIVE, text), progress=progress)
+
+
+def _judge_failure(found: ScriptCheck, run: Job) -> ScriptCheck:
+    condition = run.condition(ConditionType.FAILED)
+    words = condition.message if condition is not None else ""
+    if condition is None or condition.reason != FailedReason.MAX_FAILED_NODES_EXCEEDED:
+        # A person has aborted it, for instance. That says nothing about the nodes.
+        return _inconclusive(found, f"the Job {run.name} of its script was ended: {words}")
+    text = single_line(f"its script: {words}", _WORDS_LIMIT)
+    return replace(found, result=CheckResult(CheckState.FAIL, text))
+
+
+def _describe_lacking(run: Job, due: Sequence[str]) -> str:
+    """Return on which nodes the script has not run, "" if it has on all of them."""
+    nodes = run.status.nodes
+    if nodes is None:
+        return "its script has no result"
+    if nodes.unreachable:
+        return f"its script has no result of unreachable nodes: {nodes.unreachable_names}"
+    if nodes.completed < len(due):
+        names = fold(due, limit=_NAMES_LIMIT)
+        return f"its script has run on {nodes.completed} of {len(due)} nodes ({names})"
+    return ""
+
+
+def _describe_open(run: Job | None, seconds: int, refusal: str) -> str:
+    if run is None:
+        return f"its script does not run: {refusal}"
+    return f"its script had not ended after {seconds} s: {_progress(run)}"
+
+
+def _progress(run: Job | None) -> str:
+    condition = run.condition(ConditionType.PROGRESSING) if run is not None else None
+    return condition.message if condition is not None else "it is about to start"
+
+
+def _begun(run: Job) -> datetime | None:
+    return run.status.start_time or run.created_at

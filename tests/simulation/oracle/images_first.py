@@ -1,0 +1,82 @@
+"""With `rollout.pullImagesFirst` no task starts before the images are on the nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.server import JOBS, NODES, Raw, controller_of
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "images first",
+        "The first task of a Job with pullImagesFirst starts when all desired nodes that were to "
+        "pull the images have them, but for as many as maxFailedNodes allows.",
+        mutant="starts_before_images",
+        seed=9,
+    ),
+)
+
+
+class ImagesFirst:
+    """Receives Jobs, pods and tasks; which Jobs pull for which others is known by their owners."""
+
+    def __init__(self, world: World, oracle: Oracle) -> None:
+        self._world = world
+        self._oracle = oracle
+        # By the UID of a Job that pulls: for which Job.
+        self._pulls: dict[str, str] = {}
+        # By the UID of a Job: the UIDs of nodes that were to pull its images, and that have them.
+        self._asked: dict[str, set[str]] = {}
+        self._pulled: dict[str, set[str]] = {}
+        self._begun: set[str] = set()
+
+    def job_made(self, job: Raw) -> None:
+        """Note which Job pulls the images of another one."""
+        owner = controller_of(job)
+        if owner and job["metadata"]["name"].endswith("-image-pull"):
+            self._pulls[job["metadata"]["uid"]] = owner
+            self._asked[owner] = set()
+            self._pulled[owner] = set()
+
+    def pod_made(self, pod: Raw, job_uid: str) -> None:
+        """Note which node is to pull images."""
+        if owner := self._pulls.get(job_uid):
+            node = self._world.server.get(NODES, pod["spec"]["meant_for"], "")
+            if node is not None:
+                self._asked[owner].add(node["metadata"]["uid"])
+
+    def task_succeeds(self, run: PodRun) -> None:
+        """Note that the images are on a node."""
+        if owner := self._pulls.get(self._oracle.job_of.get(run.pod_uid, "")):
+            self._pulled[owner].add(run.machine.uid)
+
+    def task_starts(self, run: PodRun) -> None:
+        """Judge the first start of a task of a Job."""
+        uid = self._oracle.job_of.get(run.pod_uid, "")
+        job = next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+        plan = self._oracle.plans.get(uid)
+        if job is None or plan is None or run.is_forged or uid in self._begun:
+            return
+        self._begun.add(uid)
+        # As the user applied it: no edit of a run in progress is judged.
+        if not (plan.spec.get("rollout") or {}).get("pullImagesFirst"):
+            return
+        if uid not in self._asked:
+            self._oracle.violate(
+                "images first", f"{run.machine.name} starts, and no node has pulled"
+            )
+            return
+        desired = set(self._oracle.completion.desired(job).values())
+        lacking = (desired & self._asked[uid]) - self._pulled[uid]
+        limit = (job["spec"].get("failurePolicy") or {}).get("maxFailedNodes", 0)
+        if isinstance(limit, str):
+            limit = int(limit.rstrip("%")) * len(desired) // 100
+        if len(lacking) > limit:
+            words = f"{run.machine.name} starts, and {sorted(lacking)} have not pulled"
+            self._oracle.violate("images first", words)

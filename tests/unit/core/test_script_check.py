@@ -1,0 +1,324 @@
+"""The check of a step by a script, in a Job of its own on the nodes of the step."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.job_spec import FailurePolicy, Mount, parse_spec
+from daemonset_job.api.job_status import Condition
+from daemonset_job.api.owned_task import OwnedTask
+from daemonset_job.api.rollout import Check, Step
+from daemonset_job.api.script_source import ScriptSource
+from daemonset_job.api.states import ConditionType
+from job_controller.core.desired import check_job
+from job_controller.core.desired.check_job import check_spec
+from job_controller.core.desired.daemon_set import build_pod_template
+from job_controller.core.desired.template_conflict import find_template_conflict
+from job_controller.core.job_actions import DeleteJob
+from job_controller.core.plan import RefusedWrite
+from job_controller.core.rollout import script_check
+from job_controller.core.settings import Settings
+from tests.mutation.schema import part, problems
+from tests.unit.builders import make_job
+from tests.unit.core.rollout_parts import PartsWorld
+from tests.unit.core.rollouts import steps
+from tests.unit.core.runs import spec
+
+CHECK = "sample-check-1"
+SCRIPT = OwnedTask(script="test -e /etc/ok")
+NODES = ("a", "b", "c")
+SETTINGS = Settings(task_image="registry.example/task:v1")
+
+
+def one(script=SCRIPT, nodes=1, timeout_seconds=60, **fields):
+    return steps(
+        Step(nodes=nodes, check=Check(script=script, timeout_seconds=timeout_seconds), **fields)
+    )
+
+
+def world(*nodes, rollout=None, passes=12, **changes):
+    """Return a world whose first step has finished, so that its check begins."""
+    found = PartsWorld(*(nodes or NODES), rollout=rollout or one(), **changes)
+    for _ in range(passes):
+        found.step()
+        found.complete(*found.at_work)
+        if found.owned:
+            break
+    return found
+
+
+def asked(found):
+    return found.condition("Suspended")
+
+
+def progress(found):
+    return found.cluster.job.status.rollout
+
+
+def test_the_script_runs_on_the_completed_nodes_of_the_step():
+    found = world()
+    assert found.created == [CHECK]
+    assert found.owned[CHECK].spec.nodes.include == ("a",)
+    assert found.owned[CHECK].spec.script == SCRIPT.script
+    found.step(3)
+    assert found.started == ["a"]
+    assert "its script runs on a: it is about to start" in found.condition("Progressing")[2]
+
+
+def test_a_script_that_passes_lets_the_next_step_begin_and_its_job_is_deleted():
+    found = world()
+    found.end_owned(CHECK)
+    plan = found.step()
+    assert progress(found).step == 2
+    assert not any(isinstance(action, DeleteJob) for action in plan.actions)
+    found.step()
+    assert found.owned == {}
+    found.finish()
+    assert (found.phase, found.created) == ("Succeeded", [CHECK])
+
+
+def test_a_script_that_fails_stops_the_rollout_and_names_node_and_last_line():
+    found = world()
+    words = "1 of 1 nodes failed: a exit 3: kernel is 5.10"
+    found.end_owned(CHECK, words)
+    found.step(4)
+    status, reason, message = found.condition("Failed")
+    assert (status, reason) == ("True", "CheckFailed")
+    assert message == f"the check of step 1 of 1 failed: its script: {words}"
+    assert (found.started, found.owned) == (["a"], {})
+    assert found.created == [CHECK]
+
+
+def test_a_failed_script_pauses_a_run_that_does_not_fail_fast_and_a_retry_runs_it_again():
+    found = world(failure_policy=FailurePolicy(action=FailureAction.PAUSE))
+    found.end_owned(CHECK, "1 of 1 nodes failed")
+    found.step(3)
+    assert asked(found)[1] == "CheckFailed"
+    assert found.owned == {}
+    found.retry("1")
+    found.step(4)
+    assert found.created == [CHECK, CHECK]
+    found.end_owned(CHECK)
+    found.finish()
+    assert found.phase == "Succeeded"
+
+
+def test_an_unreachable_node_leaves_the_decision_to_a_person():
+    found = world()
+    found.end_owned(CHECK, completed=0, unreachable=1, unreachable_names="a")
+    found.step(3)
+    status, reason, message = asked(found)
+    assert (status, reason) == ("True", "CheckInconclusive")
+    assert "its script has no result of unreachable nodes: a" in message
+    assert found.owned == {}
+    found.step(10)
+    assert found.created == [CHECK]
+    found.request(approved_step=1)
+    found.finish()
+    assert found.phase == "Succeeded"
+
+
+def test_a_node_on_which_the_script_did_not_run_is_no_pass():
+    found = world(rollout=one(nodes=2))
+    found.end_owned(CHECK, desired=1)
+    found.step(2)
+    assert "its script has run on 1 of 2 nodes (a,b)" in asked(found)[2]
+
+
+def test_a_script_that_does_not_end_in_time_leaves_the_decision_to_a_person():
+    found = world()
+    words = "0 of 1 nodes completed"
+    found.show_owned(CHECK, Condition(ConditionType.PROGRESSING, True, "NodesActive", words))
+    found.step(2)
+    assert asked_or_none(found) is None
+    found.now += timedelta(seconds=61)
+    found.step(2)
+    assert asked(found)[1] == "CheckInconclusive"
+    assert f"its script had not ended after 60 s: {words}" in asked(found)[2]
+    assert found.owned == {}
+
+
+def asked_or_none(found):
+    conditions = found.cluster.job.status.conditions
+    return next((each for each in conditions if each.type == "Suspended" and each.status), None)
+
+
+def test_the_time_of_a_script_is_not_over_before_it_has_begun():
+    found = world()
+    spec(found.cluster, suspend=True)
+    found.owned.clear()
+    found.now += timedelta(hours=1)
+    found.step(2)
+    assert found.created == [CHECK]
+    spec(found.cluster, suspend=False)
+    found.step(2)
+    assert found.created == [CHECK, CHECK]
+    found.end_owned(CHECK)
+    found.finish()
+    assert found.phase == "Succeeded"
+
+
+def test_a_job_that_cannot_be_created_is_inconclusive_once_the_time_is_over():
+    found = PartsWorld(*NODES, rollout=one())
+    found.extra = {"refusals": {RefusedWrite.OWNED_JOB_NAME: "exists"}}
+    for _ in range(6):
+        found.step()
+        found.complete(*found.at_work)
+    assert asked_or_none(found) is None
+    found.now += timedelta(seconds=70)
+    found.step(2)
+    assert "its script does not run: another Job has its name" in asked(found)[2]
+
+
+def test_a_person_who_aborts_the_job_of_the_script_says_nothing_about_the_nodes():
+    found = world()
+    found.end_owned(CHECK, "aborted after 0 of 1 nodes", reason="Aborted")
+    found.step(2)
+    assert asked(found)[1] == "CheckInconclusive"
+
+
+def test_a_changed_script_runs_anew():
+    found = world()
+    found.end_owned(CHECK)
+    spec(found.cluster, rollout=one(script=OwnedTask(script="other")))
+    found.step(3)
+    assert found.created == [CHECK, CHECK]
+    assert found.owned[CHECK].spec.script == "other"
+
+
+def test_the_script_waits_for_the_soak_and_an_approval_comes_after_it():
+    found = PartsWorld(*NODES, rollout=one(soak_seconds=30, needs_approval=True))
+    for _ in range(8):
+        found.step()
+        found.complete(*found.at_work)
+    assert found.created == []
+    found.now += timedelta(seconds=30)
+    found.step(2)
+    found.end_owned(CHECK)
+    found.step(2)
+    assert asked(found)[1] == "WaitingForApproval"
+    assert (found.owned, progress(found).script_checked_up_to) == ({}, "a")
+    found.step(10)
+    assert found.created == [CHECK]
+
+
+def test_other_checks_count_beside_the_script():
+    check = Check(script=SCRIPT, node_ready=True, timeout_seconds=60)
+    found = world(rollout=steps(Step(nodes=1, check=check)))
+    found.cluster.nodes["a"] = replace(found.cluster.nodes["a"], ready=False)
+    found.end_owned(CHECK)
+    found.step(2)
+    assert "not Ready: a" in found.condition("Progressing")[2]
+    assert found.owned == {}
+    found.cluster.nodes["a"] = replace(found.cluster.nodes["a"], ready=True)
+    found.finish()
+    assert (found.phase, found.created) == ("Succeeded", [CHECK])
+
+
+def test_more_nodes_than_a_job_can_name_are_checked_one_batch_after_the_other(monkeypatch):
+    monkeypatch.setattr(script_check, "BATCH_LIMIT", 2)
+    nodes = [f"n{number}" for number in range(6)]
+    found = world(*nodes, rollout=one(nodes=5))
+    seen = []
+    for _ in range(3):
+        seen.append(found.owned[CHECK].spec.nodes.include)
+        found.end_owned(CHECK)
+        found.step(4)
+    assert seen == [("n0", "n1"), ("n2", "n3"), ("n4",)]
+    assert progress(found).step == 2
+
+
+def test_a_batch_that_fails_fails_the_check(monkeypatch):
+    monkeypatch.setattr(script_check, "BATCH_LIMIT", 1)
+    found = world(rollout=one(nodes=2))
+    found.end_owned(CHECK)
+    found.step(3)
+    found.end_owned(CHECK, "1 of 1 nodes failed: b exit 1")
+    found.step(3)
+    assert found.condition("Failed")[1] == "CheckFailed"
+
+
+def test_a_batch_is_what_a_job_can_name():
+    include = part("jobs", "spec")["properties"]["nodes"]["properties"]["include"]
+    assert include["maxItems"] == check_job.BATCH_LIMIT
+
+
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_a_crash_after_any_action_leads_to_the_same_end(last):
+    found = PartsWorld("a", "b", rollout=one())
+    for number in range(60):
+        found.crash_after(last if number % 2 else 99)
+        found.complete(*found.at_work)
+        if CHECK in found.owned and not found.owned[CHECK].status.conditions:
+            found.end_owned(CHECK)
+    assert (found.phase, found.started) == ("Succeeded", ["a", "b"])
+
+
+# --- what runs -------------------------------------------------------------------------------
+
+
+def check_pod(task, /, **changes):
+    job = make_job()
+    job = replace(job, spec=replace(job.spec, **changes))
+    raw = check_spec(job, task, ["a"], SETTINGS)
+    assert list(problems(part("jobs", "spec"), raw, "spec")) == []
+    check = replace(make_job(CHECK), spec=parse_spec(raw))
+    pod = build_pod_template(check, gated=False, settings=SETTINGS)["spec"]
+    return check.spec, pod, pod["initContainers"][-1]
+
+
+def test_a_script_runs_in_the_task_image_and_a_command_in_that_of_the_job():
+    assert check_pod(SCRIPT)[2]["image"] == SETTINGS.task_image
+    _, _, task = check_pod(OwnedTask(command=("/check",), args=("x",)))
+    assert (task["image"], task["command"], task["args"]) == ("example/task:1", ["/check"], ["x"])
+    assert check_pod(OwnedTask(args=("--check",)))[2]["args"] == ["--check"]
+    found = OwnedTask(image="tools:1", script="true")
+    assert check_pod(found)[2]["image"] == "tools:1"
+
+
+def test_a_command_beside_the_script_of_the_job_runs_in_the_task_image():
+    _, _, task = check_pod(OwnedTask(command=("true",)), image="", script="do it")
+    assert task["image"] == SETTINGS.task_image
+
+
+def test_the_script_has_the_mounts_of_the_job_and_the_namespaces_of_the_node():
+    mounts = (Mount("/etc", "/mnt/etc", read_only=True),)
+    found, pod, task = check_pod(
+        SCRIPT, image="", script="do it", host_exec=True, mounts=mounts, mount_path="/srv"
+    )
+    assert (found.mounts, found.mount_path, found.host_exec) == (mounts, "/srv", True)
+    assert pod["hostPID"] is True
+    assert task["securityContext"] == {"privileged": True}
+
+
+def test_a_script_from_a_secret_is_read_from_it():
+    source = ScriptSource("name", "key", is_secret=True)
+    assert check_pod(OwnedTask(script_from=source))[0].script_from == source
+
+
+def test_the_template_surrounds_the_script_and_does_not_replace_it():
+    mine = {
+        "name": "job-container",
+        "command": ["/work"],
+        "args": ["x"],
+        "image": "work:1",
+        "livenessProbe": {"exec": {"command": ["x"]}},
+        "env": [{"name": "A", "value": "1"}, {"name": "COMPLETION_MODE", "value": "Log"}],
+    }
+    template = {"spec": {"containers": [mine, {"name": "side", "image": "side:1"}]}}
+    found, pod, task = check_pod(SCRIPT, template=template)
+    assert {"name": "A", "value": "1"} in task["env"]
+    assert task["image"] == SETTINGS.task_image
+    assert {"command", "args", "livenessProbe"} & set(task) == set()
+    assert find_template_conflict(found) == ""
+    assert {"name": "COMPLETION_MODE", "value": "Exit"} in task["env"]
+    assert "side" in [each["name"] for each in pod["containers"]]
+
+
+def test_it_runs_once_on_each_node():
+    found = check_pod(SCRIPT, backoff_limit=9)[0]
+    assert found.backoff_limit == 0
+    assert found.failure_policy.max_failed_nodes == 0
+    assert found.rollout is None
