@@ -39,6 +39,8 @@ from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.debounce import Debouncer
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
+from job_controller.core.desired.rollback_job import rollback_name
+from job_controller.core.owned_jobs.rollback import BATCHES_LIMIT
 
 # Changes of pods and nodes come in bursts: one reconcile this much later sees them all. It is later
 # if decisions take long, at most 2 s. Changes of the ledger, which end a run, are not delayed.
@@ -146,10 +148,16 @@ class Caches(SharedInformers):
     def jobs_owned_by(self, job: Job) -> tuple[Job, ...]:
         """Return the Jobs of its namespace that a Job controls, by owner reference, by name.
 
-        At most OWNED_JOBS_LIMIT of them: any client may create some with such a reference.
+        At most OWNED_JOBS_LIMIT of them. Any client may create some with such a reference: those
+        with a name that the Job gives come first.
         """
         found = self._jobs.store.by_index("owner", _index_key(job.namespace, job.uid))
-        first = heapq.nsmallest(OWNED_JOBS_LIMIT, found, key=lambda owned: owned.name)
+        if not found:
+            return ()
+        given = {rollback_name(job, number) for number in range(1, BATCHES_LIMIT + 1)}
+        first = heapq.nsmallest(
+            OWNED_JOBS_LIMIT, found, key=lambda owned: (owned.name not in given, owned.name)
+        )
         return tuple(expand_job(owned) for owned in first)
 
     def unreadable_job(self, key: JobKey) -> Unreadable | None:

@@ -47,11 +47,19 @@ def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -
 
 
 def _left_pods(caches: Caches, job: Job, daemon_set: DaemonSet | None) -> tuple[Pod, ...]:
-    """Return pods with the label of a Job that are not of its DaemonSet; only for a rollback."""
+    """Return the pods of deleted DaemonSets of a Job; only for a rollback.
+
+    Their label is not enough: anybody can set it, and such a pod would hold up the rollback for
+    ever. A pod that names a DaemonSet which does not exist is deleted by garbage collection.
+    """
     if not job.spec.rollback:
         return ()
     own = daemon_set.uid if daemon_set is not None else ""
-    return tuple(pod for pod in caches.pods_labelled(job) if pod.owner_uid != own)
+    return tuple(
+        pod
+        for pod in caches.pods_labelled(job)
+        if pod.owner_uid not in ("", own) and pod.daemon_set == job.daemon_set_name
+    )
 
 
 def find_predecessors(caches: Caches, job: Job) -> dict[str, Predecessor]:

@@ -24,6 +24,16 @@ def controller_kind(meta: Mapping[str, Any]) -> str:
     return ""
 
 
+def controlling_daemon_set(meta: Mapping[str, Any]) -> str:
+    """Return the name of the DaemonSet that controls the object, "" if none does."""
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            group = str(owner.get("apiVersion") or "").partition("/")[0]
+            is_daemon_set = group == "apps" and owner.get("kind") == "DaemonSet"
+            return str(owner.get("name") or "") if is_daemon_set else ""
+    return ""
+
+
 def controlling_job_uid(meta: Mapping[str, Any]) -> str:
     """Return the UID of the Job of this project that controls the object, "" if none does."""
     for owner in meta.get("ownerReferences") or ():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 from daemonset_job.api import names
 from daemonset_job.api.container import CONTAINERS_SHAPE, Container, parse_container
-from daemonset_job.api.owners import controller_uid
+from daemonset_job.api.owners import controller_uid, controlling_daemon_set
 from daemonset_job.api.shape import (
     AFFINITY,
     CONDITIONS,
@@ -58,7 +59,8 @@ class Pod:
     for none. `has_init_running` is whether an init container other than the task and sidecars runs.
     `hold_started`: a container other than the task and the init containers has started. `revision`
     is that of its Job, "" for policy Once. `exclusive` is the key `rollout.exclusive` of its Job.
-    `job_uid` is the UID of that by a label, which proves nothing.
+    `job_uid` is the UID of that by a label, which proves nothing. `daemon_set` is the name of the
+    DaemonSet that controls the pod, "" if none does.
     """
 
     namespace: str
@@ -84,6 +86,7 @@ class Pod:
     revision: str = ""
     exclusive: str = ""
     job_uid: str = ""
+    daemon_set: str = ""
 
     @property
     def is_disrupted(self) -> bool:
@@ -146,6 +149,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         revision=(meta.get("annotations") or {}).get(names.ANNOTATION_REVISION) or "",
         exclusive=(meta.get("labels") or {}).get(names.LABEL_EXCLUSIVE) or "",
         job_uid=(meta.get("labels") or {}).get(names.LABEL_JOB_UID) or "",
+        daemon_set=sys.intern(controlling_daemon_set(meta)),
     )
 
 

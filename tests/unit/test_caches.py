@@ -283,6 +283,13 @@ def test_not_more_owned_jobs_are_read_than_a_run_can_have(alone, cluster):
     assert len(alone.caches.jobs_owned_by(cluster.job)) == OWNED_JOBS_LIMIT
 
 
+def test_jobs_with_a_forged_reference_do_not_hide_those_that_a_run_has_created(alone, cluster):
+    last = "sample-rollback-32"
+    for name in (last, *(f"a-{number}" for number in range(OWNED_JOBS_LIMIT))):
+        alone.caches._jobs.store.put(owned(name, cluster.job))
+    assert alone.caches.jobs_owned_by(cluster.job)[0].name == last
+
+
 def test_a_left_pod_concerns_the_job_of_its_label_only_while_that_is_rolled_back(cluster):
     """Its DaemonSet is deleted, so that nothing but the label leads to the Job."""
     pod = make_pod("a", owner_uid="a deleted one", job_uid=cluster.job.uid)

@@ -150,16 +150,16 @@ def _by_jobs(before: RollbackStatus | None, targets: Targets, found: _Found) -> 
     if before is not None and (lost := _find_lost(before, found)):
         words = f"Job {lost} was deleted before the rollback had ended"
         return RolledBackReason.ROLLBACK_FAILED, words, None
-    if not found.jobs:
-        return None
-    last = found.jobs[-1]
-    outcome = owned_outcome(last)
-    if outcome == OwnedOutcome.FAILED:
-        failed = last.condition(ConditionType.FAILED)
-        cause = single_line(failed.message if failed is not None else "", REFUSAL_LIMIT)
-        return RolledBackReason.ROLLBACK_FAILED, f"Job {last.name} failed: {cause}", None
-    if outcome != OwnedOutcome.SUCCEEDED and not _has_lost_its_nodes(last, targets):
-        return RolledBackReason.ROLLING_BACK, _at_work_words(last, targets, found), None
+    for owned in reversed(found.jobs):
+        if owned_outcome(owned) == OwnedOutcome.FAILED:
+            failed = owned.condition(ConditionType.FAILED)
+            cause = single_line(failed.message if failed is not None else "", REFUSAL_LIMIT)
+            return RolledBackReason.ROLLBACK_FAILED, f"Job {owned.name} failed: {cause}", None
+    # An earlier one whose nodes were all out of reach goes on when one of them is back.
+    for owned in reversed(found.jobs):
+        is_over = owned_outcome(owned) == OwnedOutcome.SUCCEEDED
+        if not is_over and not _has_lost_its_nodes(owned, targets):
+            return RolledBackReason.ROLLING_BACK, _at_work_words(owned, targets, found), None
     return None
 
 
@@ -203,10 +203,10 @@ def _end(targets: Targets, found: _Found) -> tuple[RolledBackReason, str]:
     return RolledBackReason.ROLLED_BACK_PARTLY, words
 
 
-def _at_work_words(last: Job, targets: Targets, found: _Found) -> str:
+def _at_work_words(owned: Job, targets: Targets, found: _Found) -> str:
     done, desired = len(targets.started & found.completed), len(targets.started)
-    words = f"{done} of {desired} nodes are rolled back; Job {last.name} is at work"
-    progressing = last.condition(ConditionType.PROGRESSING)
+    words = f"{done} of {desired} nodes are rolled back; Job {owned.name} is at work"
+    progressing = owned.condition(ConditionType.PROGRESSING)
     if progressing is not None and progressing.status is False:
         words += f": {single_line(progressing.message, REFUSAL_LIMIT)}"
     return words

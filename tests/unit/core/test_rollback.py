@@ -166,6 +166,33 @@ def test_a_job_of_the_rollback_whose_nodes_are_all_lost_keeps_no_other_node_wait
     assert world.rollback.unreachable_names == "b"
 
 
+def test_a_job_of_the_rollback_whose_nodes_are_back_is_waited_for():
+    """Another Job has ended meanwhile: that does not end the rollback."""
+    world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
+    world.step(3)
+    world.lose("a")
+    world.fail("b")
+    world.step(5)
+    world.cluster.nodes["a"] = make_node("a")
+    world.complete("a")
+    world.step(3)
+    world.lose("b")
+    world.step(3)
+    assert world.included(1) == ["a"]
+    world.cluster.nodes["b"] = make_node("b")
+    world.end_rollback("sample-rollback-2")
+    world.step(3)
+    assert world.rolled_back == ("False", "RollingBack")
+    assert "Job sample-rollback is at work" in world.message
+    world.end_rollback("sample-rollback", failed="b exit 2")
+    world.step(3)
+    assert world.rolled_back == ("False", "RollbackFailed")
+    assert world.message == "Job sample-rollback failed: b exit 2"
+    world.end_rollback()
+    world.step(3)
+    assert world.rolled_back == ("True", "RolledBack")
+
+
 @pytest.mark.parametrize("why", ["gone", "another", "tainted"])
 def test_a_node_that_takes_no_pod_is_named(why):
     world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
