@@ -367,6 +367,10 @@ def _stop_all(world: World, d: Disturbance) -> None:
     world.loop.call_later(d.seconds, order, "false")
 
 
+def _roll_back(world: World, d: Disturbance) -> None:
+    _patch_job(world, d, {"metadata": {"annotations": {names.ANNOTATION_ROLLBACK: "slower"}}})
+
+
 def _rerun(world: World, d: Disturbance) -> None:
     """Request that nodes run the task again: `what` is the value of the annotation."""
     _patch_job(world, d, {"metadata": {"annotations": {names.ANNOTATION_RERUN: d.what}}})
@@ -497,6 +501,7 @@ _KINDS = {
     "again": _again,
     "suspend": _suspend,
     "retry": _retry,
+    "roll_back": _roll_back,
     "rerun": _rerun,
     "lose_status": _lose_status,
     "approve": _annotate,

@@ -1,4 +1,4 @@
-"""Adds `spec.rollback` to the Job of some schedules, whose run is rolled back when a node fails.
+"""Adds `spec.rollback` to the Job of some schedules: for when a node fails, or on request.
 
 It is drawn from a random stream of its own, so that other seeds keep all they have.
 """
@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from tests.simulation.schedule import Schedule, Task
+from tests.simulation.schedule import Disturbance, Schedule, Task
 
 SHARE = 0.06
 # What happens to the cluster and to the programs; a user does nothing to the run that is judged.
@@ -45,11 +45,24 @@ def with_rollbacks(schedule: Schedule, rng: Random) -> Schedule:
     tasks[rng.choice(schedule.nodes).name] = Task("fail", rng.choice((0.2, 1.0, 3.0)), 1, 99)
     if rng.random() < 0.3:
         spec["failurePolicy"] = {**spec["failurePolicy"], "pods": "Delete"}
+    disturbances = [d for d in schedule.disturbances if d.kind in _KINDS]
+    if rng.random() < 0.4:
+        # A person asks for it, of a run that may have succeeded.
+        del spec["failurePolicy"]
+        if rng.random() < 0.5:
+            tasks = {
+                node.name: Task("done", rng.choice((0.2, 1.0, 3.0))) for node in schedule.nodes
+            }
+        if rng.random() < 0.7:
+            spec["ttlSecondsAfterFinished"] = 60
+        at = round(rng.uniform(1.0, 30.0), 2)
+        disturbances.append(Disturbance(at, "roll_back", first.key))
+        disturbances.sort(key=lambda d: d.at)
     return replace(
         schedule,
         jobs=(replace(first, spec=spec, tasks=tasks),),
         nodes=tuple(replace(node, slot="1") for node in schedule.nodes),
-        disturbances=tuple(d for d in schedule.disturbances if d.kind in _KINDS),
+        disturbances=tuple(disturbances),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from daemonset_job.api.names import ANNOTATION_ROLLBACK
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.server import Raw
@@ -102,6 +103,9 @@ class Failures:
             return  # see `deadlines`
         if is_true(new, "Failed", "Aborted") and uid in self._oracle.holds.aborts:
             return
+        is_asked = ANNOTATION_ROLLBACK in (new["metadata"].get("annotations") or {})
+        if is_asked and is_true(new, "Failed", "RollbackRequested"):
+            return  # a person has ended it
         if self._oracle.timeouts.is_late(uid):
             return  # its report may be refused, and does not allow_failure the node
         # What failed may be a part of the run that has a Job of its own, such as a check.

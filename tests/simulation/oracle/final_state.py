@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from daemonset_job.api.names import ANNOTATION_ROLLBACK
 from tests.fakekube import daemon_sets
 from tests.simulation import intent
 from tests.simulation.oracle import due_again, sufficiency
@@ -138,7 +139,8 @@ class _Rest:
 
     def judge(self) -> None:
         if "startTime" not in self.status:
-            if not self.job["spec"].get("suspend"):
+            asked = ANNOTATION_ROLLBACK in (self.job["metadata"].get("annotations") or {})
+            if not (self.job["spec"].get("suspend") or asked):
                 self.judge_unstarted()
             return
         has_ended = is_true(self.job, "Complete") or is_true(self.job, "Failed")
@@ -154,11 +156,7 @@ class _Rest:
         truth = {node: self.state_of(node) for node in self.desired}
         due_again.judge_rest(self.world, self.job, self.desired, truth)
         truth |= self.judge_counts(truth)
-        if is_true(self.job, "Complete"):
-            self.judge_complete(truth)
-        elif not has_ended:
-            self.judge_reason(truth)
-            self.judge_nodes(truth)
+        self.judge_end(truth, has_ended=has_ended)
         self.world.oracle.deadlines.judge_rest(self.job)
         self.world.oracle.rollbacks.judge_rest(self.job)
         # One that is away and has no pod keeps its Job for ten minutes.
@@ -171,6 +169,16 @@ class _Rest:
         self.world.oracle.lifetime.judge_rest(self.job, is_at_work=has_ended and bool(living))
         if self.report.get("phase") != self.status.get("phase"):
             self.violate("report", f"{self.report.get('phase')}, Job {self.status.get('phase')}")
+
+    def judge_end(self, truth: dict[str, str], *, has_ended: bool) -> None:
+        """Judge what keeps nodes, and the Job; one that is rolled back is final, and is kept."""
+        if "rollback" in self.status:
+            return
+        if is_true(self.job, "Complete"):
+            self.judge_complete(truth)
+        elif not has_ended:
+            self.judge_reason(truth)
+            self.judge_nodes(truth)
 
     def judge_unstarted(self) -> None:
         if refused := self.world.refused_forever():

@@ -95,7 +95,10 @@ class Lifetime:
             return
         if not (is_true(job, "Complete") or is_true(job, "Failed")):
             return
-        since = max(self.ended[uid], self.edited.get(uid, 0.0))
+        if "rollback" in job["status"] and uid not in self.oracle.rollbacks.ended:
+            return  # it waits for its rollback
+        undone = self.oracle.rollbacks.ended.get(uid, 0.0)
+        since = max(self.ended[uid], self.edited.get(uid, 0.0), undone)
         passed = self.world.loop.moment - since
         if passed > seconds + DELETING_SECONDS:
             how = "Complete" if is_true(job, "Complete") else "Failed"
