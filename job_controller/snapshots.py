@@ -49,8 +49,8 @@ def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -
 def _left_pods(caches: Caches, job: Job, daemon_set: DaemonSet | None) -> tuple[Pod, ...]:
     """Return the pods of deleted DaemonSets of a Job; only for a rollback.
 
-    Their label is not enough: anybody can set it, and such a pod would hold up the rollback for
-    ever. A pod that names a DaemonSet which does not exist is deleted by garbage collection.
+    Their label is not enough: anybody can set it, and such a pod would hold up the rollback for as
+    long as it runs. Garbage collection deletes a pod whose DaemonSet does not exist.
     """
     if not job.spec.rollback:
         return ()

@@ -8,6 +8,8 @@ from datetime import datetime
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.report import JobReport
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType, Phase
 from job_controller.core.daemon_set_actions import create_again_actions, daemon_set_actions
 from job_controller.core.job_actions import CreateJob
@@ -46,6 +48,7 @@ from job_controller.core.render.report_status import (
 )
 from job_controller.core.render.rollback import (
     copy_rollback,
+    record_late_starts,
     record_rollback,
     rollback_events,
     with_rollback,
@@ -259,7 +262,10 @@ def _record_actions(
     report_is_final = first is not None and first.status.phase == status.phase
     ended = run.has_ended and job.status.phase == status.phase and report_is_final
     has_succeeded = run.outcome == RunOutcome.SUCCEEDED and job.is_true(ConditionType.COMPLETE)
-    late = record_rollback(snapshot, record_changes(snapshot), status, now) if is_frozen else ()
+    late: list[tuple[JobReport, ReportStatus]] = []
+    if is_frozen:
+        late = record_late_starts(snapshot, record_changes(snapshot), status)
+        late = record_rollback(snapshot, late, status, now)
     actions: list[Action] = [
         WriteReportStatus(report.name, report.uid, body) for report, body in late
     ]

@@ -12,7 +12,7 @@ from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.reasons import RolledBackReason
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
-from daemonset_job.api.states import ConditionType
+from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.owned_jobs.rollback import RollbackState
 from job_controller.core.plan import Action, Event, WriteStatus
@@ -20,6 +20,7 @@ from job_controller.core.render.job_status import set_conditions
 from job_controller.core.render.report_status import reported_conditions
 from job_controller.core.render.run_history import append_history, rollback_entries
 from job_controller.core.render.timeline import build_timeline
+from job_controller.core.state.causes import has_started
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 _WARNINGS: Final = frozenset(
@@ -83,6 +84,39 @@ def record_rollback(
     summary = replace(summary, timeline=tuple(lines))
     others = [(report, body) for report, body in statuses if report.uid != first.uid]
     return [*others, (first, summary)]
+
+
+def record_late_starts(
+    snapshot: Snapshot, statuses: Sequence[tuple[JobReport, ReportStatus]], status: JobStatus
+) -> list[tuple[JobReport, ReportStatus]]:
+    """Return the reports to write, with the nodes whose task began after the end was recorded.
+
+    Its pod is deleted together with the DaemonSet, which may take a while. After that nothing else
+    shows that the node is one of the rollback. Only the pod on record counts: its UID cannot be
+    forged. `statuses` are reports that are written anyway.
+    """
+    written = {report.uid: body for report, body in statuses}
+    began = {
+        pod.node_name: pod
+        for pod in (*snapshot.pods, *snapshot.left_pods)
+        if status.rollback is not None and has_started(pod)
+    }
+    found = []
+    for report in snapshot.reports:
+        body = written.get(report.uid, report.status)
+        late = {
+            name: replace(record, attempts=1)
+            for name, pod in began.items()
+            if (record := body.node_states.get(name)) is not None
+            and record.pod_uid == pod.uid
+            and record.state != NodeState.COMPLETED
+            and not record.attempts
+        }
+        if late:
+            body = replace(body, node_states={**body.node_states, **late})
+        if late or report.uid in written:
+            found.append((report, body))
+    return found
 
 
 def rollback_events(job: Job, record: Iterable[Action]) -> Iterator[Event]:

@@ -110,6 +110,27 @@ def test_pods_of_a_deleted_daemon_set_are_waited_for():
     assert world.included() == ["a", "b"]
 
 
+@pytest.mark.parametrize(("changes", "nodes"), [({}, ["a", "b"]), ({"uid": "forged"}, ["b"])])
+def test_a_task_that_starts_while_its_pod_is_being_deleted_is_rolled_back_too(changes, nodes):
+    """With `failurePolicy.pods: Delete`, and a pod that had not started when the run failed."""
+    policy = {"action": "Rollback", "pods": "Delete"}
+    world = RollbackWorld(*ABC, rollout={"maxParallel": 2}, failurePolicy=policy)
+    world.step(3)
+    (pod,) = [each for each in world.cluster.pods if each.node_name == "a"]
+    world._put(replace(pod, container=None, phase="Pending"))
+    world.step()
+    world.fail("b")
+    world.step()
+    assert world.phase == "Failed"
+    world.cluster.has_daemon_set, world.cluster.pods = False, []
+    world.extra["left_pods"] = (replace(pod, is_terminating=True, **changes),)
+    world.step(3)
+    assert world.created == []
+    world.extra["left_pods"] = ()
+    world.step(3)
+    assert world.included() == nodes
+
+
 def test_a_node_that_is_away_with_its_task_at_work_is_named_and_keeps_no_other_waiting():
     world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
     world.step(3)
