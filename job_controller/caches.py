@@ -39,6 +39,8 @@ from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.debounce import Debouncer
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
+from job_controller.core.desired.owned_job import owned_name
+from job_controller.core.desired.part import part_suffixes
 from job_controller.core.desired.rollback_job import rollback_name
 from job_controller.core.owned_jobs.rollback import BATCHES_LIMIT
 
@@ -155,6 +157,7 @@ class Caches(SharedInformers):
         if not found:
             return ()
         given = {rollback_name(job, number) for number in range(1, BATCHES_LIMIT + 1)}
+        given |= {owned_name(job.name, suffix) for suffix in part_suffixes(job)}
         first = heapq.nsmallest(
             OWNED_JOBS_LIMIT, found, key=lambda owned: (owned.name not in given, owned.name)
         )

@@ -338,7 +338,7 @@ DEFECTS = (
     Defect(uses_node_clocks, switches.node_clocks, (37, 170, 182)),
     Defect(uses_api_clocks, switches.api_clocks, (152,)),
     Defect(start_mutants.never_fails_unstarted_tasks, switches.volumes, (72, 138, 402)),
-    Defect(start_mutants.never_fails_unstarted_tasks, switches.init_containers, (508, 795, 867)),
+    Defect(start_mutants.never_fails_unstarted_tasks, switches.init_containers, (54, 445, 1129)),
     Defect(start_mutants.never_fails_unstarted_tasks, switches.rejections, (426, 690, 775)),
     Defect(hides_refusals, switches.refusals, (188, 340, 436, 503)),
     Defect(repeats_too_large_writes, switches.refusals, (188, 515, 527, 858)),

@@ -12,6 +12,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.node import parse_node
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
 from daemonset_job.api.rollback_status import RollbackStatus
+from daemonset_job.api.rollout import Rollout, Step
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.unreadable import Unreadable
 from job_controller import caches as caches_module
@@ -275,6 +276,18 @@ def test_a_job_is_read_with_the_jobs_that_it_owns_and_no_others(alone, cluster):
     alone.caches._jobs.store.put(make_job("sample-rollback-3", uid="not-owned"))
     found = [job.name for job in alone.caches.jobs_owned_by(cluster.job)]
     assert found == sorted(names)
+
+
+def test_forged_references_hide_no_job_that_a_rollout_needs(alone, cluster):
+    parent = replace(
+        cluster.job,
+        spec=replace(cluster.job.spec, rollout=Rollout(steps=(Step(nodes=1),))),
+    )
+    needed = {"sample-image-pull", "sample-check-1"}
+    forged = {f"sample-a{number}" for number in range(OWNED_JOBS_LIMIT)}
+    for name in needed | forged:
+        alone.caches._jobs.store.put(owned(name, parent))
+    assert needed <= {job.name for job in alone.caches.jobs_owned_by(parent)}
 
 
 def test_not_more_owned_jobs_are_read_than_a_run_can_have(alone, cluster):

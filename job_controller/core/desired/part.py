@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.states import TextEnum
 from job_controller.core.desired.owned_job import build_owned_job
+
+IMAGE_PULL_SUFFIX: Final = "image-pull"
 
 
 class PartKind(TextEnum):
@@ -36,6 +38,19 @@ class Part:
 def make_part(kind: PartKind, suffix: str, spec: Mapping[str, Any], *asked_for: str) -> Part:
     """Return the Job of a kind that runs `spec`; another `asked_for` makes another Job of it."""
     return Part(suffix, f"{kind.value}/{json_hash([spec, *asked_for])}", spec)
+
+
+def part_suffixes(job: Job) -> tuple[str, ...]:
+    """Return the ends of the names that the parts of a Job can have."""
+    rollout = job.spec.rollout
+    steps = len(rollout.steps) if rollout is not None else 0
+    checks = (check_suffix(step) for step in range(1, steps + 1))
+    return (IMAGE_PULL_SUFFIX, *checks)
+
+
+def check_suffix(step: int) -> str:
+    """Return the end of the name of the Job that checks the step of that number."""
+    return f"check-{step}"
 
 
 def build_part(parent: Job, part: Part) -> dict[str, Any]:

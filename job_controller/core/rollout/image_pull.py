@@ -10,7 +10,7 @@ from daemonset_job.api.reasons import ProgressingReason
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType
 from job_controller.core.desired.image_pull import image_pull_spec
-from job_controller.core.desired.part import Part, PartKind, make_part
+from job_controller.core.desired.part import IMAGE_PULL_SUFFIX, Part, PartKind, make_part
 from job_controller.core.desired.pod_images import find_image_problem
 from job_controller.core.owned_jobs.outcome import OwnedOutcome, owned_outcome
 from job_controller.core.owned_jobs.part import describe_refusal, find_kind, find_part
@@ -27,7 +27,7 @@ _WORDS_LIMIT: Final = 400
 def image_pull_part(job: Job, settings: Settings) -> Part:
     """Return the Job that pulls the images of a Job; a retry of the Job has another one."""
     spec = image_pull_spec(job, settings)
-    return make_part(PartKind.IMAGE_PULL, "image-pull", spec, job.revision, job.retry_request)
+    return make_part(PartKind.IMAGE_PULL, IMAGE_PULL_SUFFIX, spec, job.revision, job.retry_request)
 
 
 def advance_pull(

@@ -15,7 +15,7 @@ from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.times import add_seconds, format_time
 from job_controller.core.desired.check_job import BATCH_LIMIT, check_spec
-from job_controller.core.desired.part import Part, PartKind, make_part
+from job_controller.core.desired.part import Part, PartKind, check_suffix, make_part
 from job_controller.core.owned_jobs.outcome import OwnedOutcome, owned_outcome
 from job_controller.core.owned_jobs.part import describe_refusal, find_part
 from job_controller.core.rollout.checks import PASSED, CheckResult, CheckState
@@ -75,7 +75,7 @@ def _part(
     began = format_time(progress.soak_started_at) if progress.soak_started_at else ""
     return make_part(
         PartKind.CHECK,
-        f"check-{progress.step}",
+        check_suffix(progress.step),
         check_spec(job, check.script, nodes, snapshot.settings),
         *(job.revision, job.retry_request, str(progress.step), began),
     )
