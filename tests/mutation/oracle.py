@@ -71,8 +71,10 @@ def reported_state(job: Raw) -> ReportedState | None:
 def _asked_to_wait(spec: Raw) -> bool:
     """Return whether the user asked for a time in which no node starts."""
     rollout = spec.get("rollout") or {}
-    soaks = any(step.get("soakSeconds") for step in rollout.get("steps") or ())
-    return bool(rollout.get("window")) or soaks
+    steps = rollout.get("steps") or ()
+    # A check has five minutes to pass, and its condition says what it waits for.
+    waits = any(step.get("soakSeconds") or step.get("check") for step in steps)
+    return bool(rollout.get("window")) or waits
 
 
 def state_words(job: Raw | None, report: Raw | None) -> str:

@@ -202,6 +202,8 @@ def _walk(schema: Schema, path: str, wrap: Callable[[Any], Any]) -> Iterator[Fie
             if other != name
             for key, value in _SIBLINGS[other].items()
         }
+        if path.endswith(".rollout.steps[]") and name not in {"nodes", "selector"}:
+            needs = {"nodes": 1}
 
         def within(value: Any, name: str = name, needs: dict[str, Any] = needs) -> Any:
             extra = {"operator": "In"} if name == "values" else {}
