@@ -12,6 +12,7 @@ from typing import Final
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition
+from daemonset_job.api.reasons import RolledBackReason
 from daemonset_job.api.rollback import is_rollback_requested
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.states import ConditionType
@@ -24,9 +25,8 @@ _NAME_LIMIT: Final = 253
 # Names of rollback Jobs and of their reports: a Job of a rollback has 1,000 nodes.
 NAMES_LIMIT: Final = 100
 _MESSAGE_LINES: Final = 4
-_FAILED: Final = "RollbackFailed"
-# The Job has no `spec.rollback`: the run is as it was before the request.
-_NOT_POSSIBLE: Final = "RollbackNotPossible"
+# The last one: the Job has no `spec.rollback`, so the run is as it was before the request.
+_ENDS: Final = (RolledBackReason.ROLLBACK_FAILED, RolledBackReason.ROLLBACK_NOT_POSSIBLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class RollbackView:
     @property
     def is_possible(self) -> bool:
         """Whether the run is rolled back, or will be."""
-        return self.reason != _NOT_POSSIBLE
+        return self.reason != RolledBackReason.ROLLBACK_NOT_POSSIBLE
 
     @property
     def exit_code(self) -> ExitCode:
@@ -88,9 +88,7 @@ def view_rollback(
     reason = _text(found.reason) if found else _reason(known)
     return RollbackView(
         reason=reason,
-        is_ended=has_succeeded
-        or reason in (_FAILED, _NOT_POSSIBLE)
-        or known.completion_time is not None,
+        is_ended=has_succeeded or reason in _ENDS or known.completion_time is not None,
         has_succeeded=has_succeeded,
         message=_text((found.message if found else "") or known.message),
         jobs=tuple(map(_name, known.jobs[:NAMES_LIMIT])),
@@ -154,10 +152,12 @@ def _is_whole(known: RollbackStatus) -> bool:
 def _reason(known: RollbackStatus) -> str:
     """Return the reason as the condition has it, for a report that has no condition."""
     if known.completion_time is None:
-        return "RollingBack"
+        return RolledBackReason.ROLLING_BACK
     if known.failed:
-        return _FAILED
-    return "RolledBack" if known.completed >= known.desired else "RolledBackPartly"
+        return RolledBackReason.ROLLBACK_FAILED
+    if known.completed < known.desired:
+        return RolledBackReason.ROLLED_BACK_PARTLY
+    return RolledBackReason.ROLLED_BACK
 
 
 def _text(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 from daemonset_job.api.drain import DRAIN_SHAPE
 from daemonset_job.api.node_changes import ON_SUCCESS_SHAPE
 from daemonset_job.api.notifications import NOTIFY_SHAPE
+from daemonset_job.api.owned_task import OWNED_TASK_SHAPE
 from daemonset_job.api.rollout import (
     ROLLOUT_SHAPE,
     SUCCESS_POLICY_SHAPE,
@@ -79,11 +80,5 @@ SPEC_SHAPE: Final = fields(
     notify=NOTIFY_SHAPE,
     rollout=ROLLOUT_SHAPE,
     successPolicy=SUCCESS_POLICY_SHAPE,
-    rollback=fields(
-        image=STRING,
-        script=STRING,
-        scriptFrom=SCRIPT_SOURCE_SHAPE,
-        command=list_of(STRING),
-        args=list_of(STRING),
-    ),
+    rollback=OWNED_TASK_SHAPE,
 )

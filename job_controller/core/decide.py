@@ -159,7 +159,6 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
             *(recreation_events(job) if _is_recreated(job, work) else ()),
             *_status_events(snapshot, counts, status, record),
             *exit_events(merge_records(snapshot), counts),
-            *rollback_events(job, record),
         ),
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start
@@ -243,6 +242,7 @@ def _status_events(
         if written == status:
             yield from state_events(snapshot, status, counts)
         yield from rerun_events(snapshot, counts, written)
+        yield from rollback_events(snapshot.job, written)
 
 
 def _record_actions(

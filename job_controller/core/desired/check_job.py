@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job import Job
 from daemonset_job.api.owned_task import OwnedTask
 from job_controller.core.desired.owned_task import task_spec
 from job_controller.core.settings import Settings
-
-# `spec.nodes.include` takes 1000 names, so more nodes are checked one batch after the other.
-BATCH_LIMIT: Final = 1000
 
 
 def check_spec(

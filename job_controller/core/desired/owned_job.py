@@ -24,6 +24,8 @@ _COPIED: Final = (
     "cordon",
     "drain",
 )
+# More nodes than spec.nodes.include takes (the CRD's limit) are served one batch after the other.
+BATCH_NODES: Final = 1000
 _COPIED_OF_ROLLOUT: Final = ("maxParallel", "maxParallelPerZone", "order", "exclusive")
 
 

@@ -13,8 +13,6 @@ from job_controller.core.desired.owned_job import (
     without_selection,
 )
 
-# The CRD's limit of spec.nodes.include.
-BATCH_NODES: Final = 1000
 # For how long a rollback waits for a node that is away, if the Job does not say it.
 _AWAY_SECONDS: Final = 60
 _WHAT_RUNS: Final = ("script", "scriptFrom", "command", "args")

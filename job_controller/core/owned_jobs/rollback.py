@@ -22,8 +22,8 @@ from daemonset_job.api.rollback import can_roll_back, ignores_retry, is_rollback
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
 from daemonset_job.api.times import whole_seconds
+from job_controller.core.desired.owned_job import BATCH_NODES
 from job_controller.core.desired.rollback_job import (
-    BATCH_NODES,
     build_rollback_job,
     rollback_name,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
@@ -15,7 +15,7 @@ from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.owned_jobs.rollback import RollbackState
-from job_controller.core.plan import Action, Event, WriteStatus
+from job_controller.core.plan import Event
 from job_controller.core.render.job_status import set_conditions
 from job_controller.core.render.report_status import reported_conditions
 from job_controller.core.render.run_history import append_history, rollback_entries
@@ -119,14 +119,8 @@ def record_late_starts(
     return found
 
 
-def rollback_events(job: Job, record: Iterable[Action]) -> Iterator[Event]:
+def rollback_events(job: Job, status: JobStatus) -> Iterator[Event]:
     """Return the event of a written change of the condition RolledBack; none of its numbers."""
-    for action in record:
-        if isinstance(action, WriteStatus):
-            yield from _condition_events(job, action.status)
-
-
-def _condition_events(job: Job, status: JobStatus) -> Iterator[Event]:
     before = job.condition(ConditionType.ROLLED_BACK)
     after = status.condition(ConditionType.ROLLED_BACK)
     if after is None or (before is not None and before.reason == after.reason):

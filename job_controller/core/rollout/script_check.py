@@ -14,7 +14,8 @@ from daemonset_job.api.rollout import Check
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.times import add_seconds, format_time
-from job_controller.core.desired.check_job import BATCH_LIMIT, check_spec
+from job_controller.core.desired.check_job import check_spec
+from job_controller.core.desired.owned_job import BATCH_NODES
 from job_controller.core.desired.part import Part, PartKind, check_suffix, make_part
 from job_controller.core.owned_jobs.outcome import OwnedOutcome, owned_outcome
 from job_controller.core.owned_jobs.part import describe_refusal, find_part
@@ -64,7 +65,7 @@ def check_by_script(
 
 def _next_batch(nodes: Iterable[str], after: str) -> list[str]:
     """Return the next nodes by name that follow `after`, "" for the first ones."""
-    return sorted(name for name in nodes if name > after)[:BATCH_LIMIT]
+    return sorted(name for name in nodes if name > after)[:BATCH_NODES]
 
 
 def _part(

@@ -12,7 +12,7 @@ from daemonset_job.api.owned_task import OwnedTask
 from daemonset_job.api.rollout import Check, Step
 from daemonset_job.api.script_source import ScriptSource
 from daemonset_job.api.states import ConditionType
-from job_controller.core.desired import check_job
+from job_controller.core.desired import owned_job
 from job_controller.core.desired.check_job import check_spec
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.template_conflict import find_template_conflict
@@ -218,7 +218,7 @@ def test_other_checks_count_beside_the_script():
 
 
 def test_more_nodes_than_a_job_can_name_are_checked_one_batch_after_the_other(monkeypatch):
-    monkeypatch.setattr(script_check, "BATCH_LIMIT", 2)
+    monkeypatch.setattr(script_check, "BATCH_NODES", 2)
     nodes = [f"n{number}" for number in range(6)]
     found = world(*nodes, rollout=one(nodes=5))
     seen = []
@@ -231,7 +231,7 @@ def test_more_nodes_than_a_job_can_name_are_checked_one_batch_after_the_other(mo
 
 
 def test_a_batch_that_fails_fails_the_check(monkeypatch):
-    monkeypatch.setattr(script_check, "BATCH_LIMIT", 1)
+    monkeypatch.setattr(script_check, "BATCH_NODES", 1)
     found = world(rollout=one(nodes=2))
     found.end_owned(CHECK)
     found.step(3)
@@ -242,7 +242,7 @@ def test_a_batch_that_fails_fails_the_check(monkeypatch):
 
 def test_a_batch_is_what_a_job_can_name():
     include = part("jobs", "spec")["properties"]["nodes"]["properties"]["include"]
-    assert include["maxItems"] == check_job.BATCH_LIMIT
+    assert include["maxItems"] == owned_job.BATCH_NODES
 
 
 @pytest.mark.parametrize("last", [1, 2, 3])
