@@ -74,7 +74,7 @@ def status(
         edge.run(lambda: reading.status(target, name))
     from kubectl_dsjob.live_view import shown_live
 
-    with shown_live() as show:
+    with shown_live(target.cluster_flags()) as show:
         edge.run(lambda: reading.follow(target, name, None, show))
 
 

@@ -116,7 +116,7 @@ def rollback(
     target = Target(context, namespace, kubeconfig)
     if not wait:
         edge.run(lambda: rolling_back.roll_back(target, name, reason, None, timeout))
-    with shown_live() as show:
+    with shown_live(target.cluster_flags()) as show:
         edge.run(lambda: rolling_back.roll_back(target, name, reason, show, timeout))
 
 

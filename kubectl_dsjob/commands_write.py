@@ -23,7 +23,7 @@ from kubectl_dsjob.outputs import DryRun, Output
 
 
 class _Run(TyperCommand):
-    """Takes `--nodes -l role=edge` for `--nodes role=edge`."""
+    """Takes `--nodes -l role=edge`, in each form of the option, for `--nodes role=edge`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return the arguments that are no options, as typer does."""
@@ -31,7 +31,7 @@ class _Run(TyperCommand):
         kept = [
             word
             for word, following in pairwise([*args[:end], ""])
-            if word != "--nodes" or following not in ("-l", "--selector")
+            if word != "--nodes" or not following.startswith(("-l", "--selector"))
         ]
         return list(super().parse_args(ctx, [*kept, *args[end:]]))
 
@@ -135,7 +135,7 @@ def run(
     wish = Wish(
         name=name,
         image=image,
-        script=script.read_text("utf-8") if script else "",
+        script=edge.read_script(script) if script else "",
         mount=mount,
         selector=nodes,
         arguments=tuple(arguments or ()),
@@ -151,7 +151,7 @@ def run(
         edge.run(lambda: writing.dry_run(target, wish, output, server=is_server))
     if not wait:
         edge.run(lambda: writing.run_job(target, wish, None, timeout))
-    with shown_live() as show:
+    with shown_live(target.cluster_flags()) as show:
         edge.run(lambda: writing.run_job(target, wish, show, timeout))
 
 

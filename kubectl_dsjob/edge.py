@@ -10,7 +10,8 @@ import os
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
 
 import typer
 from loguru import logger
@@ -32,6 +33,10 @@ from kubectl_dsjob.exit_codes import ExitCode
 _MESSAGE_LIMIT = 1024
 
 
+class OutputError(CliError):
+    """stdout takes no data."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a verb returns: its data for stdout, its words for stderr, and the exit code."""
@@ -51,9 +56,12 @@ def run(verb: Callable[[], Coroutine[Any, Any, Answer]]) -> None:
         say("interrupted. The run goes on in the cluster.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader has seen enough, as `head` has. Python closes stdout once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has seen enough, as `head` has.
+        _discard(sys.stdout)
         raise typer.Exit(ExitCode.FAILURE) from None
+    except OutputError as error:
+        _discard(sys.stdout)
+        _fail(error)
     except ExceptionGroup as group:
         _fail(_first(group))
     except (CliError, OperatorError, ValueError) as error:
@@ -79,25 +87,53 @@ def _fail(error: Exception) -> NoReturn:
     raise typer.Exit(failure.code) from None
 
 
+def read_script(path: Path) -> str:
+    """Return the text of a script; the command ends with a sentence if that cannot be read."""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        what, way = "it is no text in UTF-8", "Put a program that is no script into an image."
+    except OSError as error:
+        what, way = str(error.strerror), "Name another file."
+    _fail(CliError(f"cannot read the script {path}: {what}", way, ExitCode.USAGE))
+
+
 def write(text: str) -> None:
-    """Print data to stdout at once."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    """Print data to stdout at once; OutputError if it takes none, as a full disk."""
+    if sys.stdout is None:  # closed by the shell: >&-
+        raise OutputError("cannot write the output: stdout is closed")
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write the output: {error.strerror}") from error
+
+
+def _discard(stream: TextIO | None) -> None:
+    """Have nothing more written: Python flushes the stream once more at its end."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def show(answer: Answer) -> None:
     """Print the answer: data to stdout, words to stderr."""
     if answer.data:
-        sys.stdout.write(answer.data if answer.data.endswith("\n") else answer.data + "\n")
-        sys.stdout.flush()
+        write(answer.data if answer.data.endswith("\n") else answer.data + "\n")
     if answer.words:
         say(answer.words)
 
 
 def say(words: str) -> None:
-    """Print a line of talk to stderr."""
-    sys.stderr.write(words + "\n")
-    sys.stderr.flush()
+    """Print a line of talk to stderr. If nobody reads it, the exit code still counts."""
+    if sys.stderr is None:  # closed by the shell: 2>&-
+        return
+    try:
+        sys.stderr.write(words + "\n")
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
 
 
 def as_cli_error(error: Exception) -> CliError:
@@ -124,9 +160,8 @@ def as_cli_error(error: Exception) -> CliError:
                 "Ask an administrator for the ClusterRole view, or edit to write: daemonset-job "
                 "adds its rights to both. `kubectl auth can-i --list` shows yours."
             )
-        case NotFound() if error.request and not error.details.get("name"):
-            message = "the cluster has no CRD of daemonset-job"
-            way = "Install it with kubectl dsjob install, or name another cluster with --context."
+        case NotFound():
+            message, way = _not_found(error)
         case Unavailable():
             message = f"the API server does not answer: {error.message}"
             way = "Is the cluster up, and are you in its network? Try: kubectl cluster-info"
@@ -137,3 +172,14 @@ def as_cli_error(error: Exception) -> CliError:
         case _:
             message, way = str(error), ""
     return CliError(message, way, code)
+
+
+def _not_found(error: NotFound) -> tuple[str, str]:
+    """Return what does not exist, and the way out."""
+    if error.request and not error.details.get("name"):
+        way = "Install it with kubectl dsjob install, or name another cluster with --context."
+        return "the cluster has no CRD of daemonset-job", way
+    if error.details.get("kind") == "namespaces":
+        way = "Name another one with -n, or create it: kubectl create namespace NAME"
+        return f"there is no namespace {error.details.get('name')!r}", way
+    return error.message, "Look at the cluster: kubectl cluster-info"

@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from daemonset_job.api.states import NodeState, Phase
+from kubectl_dsjob.edge import write
 from kubectl_dsjob.rollback_view import rollback_lines
 from kubectl_dsjob.run_view import WORST_FIRST, NodeView, RunView
 from kubectl_dsjob.status_text import (
@@ -209,30 +210,31 @@ class LiveShow:
 
     shows_the_end = True
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Live, flags: str = "") -> None:
         self._live = live
+        self._flags = flags
 
     def __call__(self, view: RunView) -> None:
         """Show the run as it is now."""
         console = self._live.console
-        shown = render(view, console.width, datetime.now(UTC), is_ascii=is_ascii(console))
+        shown = render(
+            view, console.width, datetime.now(UTC), is_ascii=is_ascii(console), flags=self._flags
+        )
         self._live.update(shown, refresh=True)
 
 
 @contextmanager
-def shown_live() -> Iterator[Callable[[RunView], None]]:
-    """Yield a function that shows a run: live on a terminal, else a line for each change."""
+def shown_live(flags: str = "") -> Iterator[Callable[[RunView], None]]:
+    """Yield a function that shows a run: live on a terminal, else a line for each change.
+
+    `flags` are the options of the commands that it proposes.
+    """
     console = Console(file=sys.stdout)
     if not console.is_terminal:
-        yield lines_to(_write)
+        yield lines_to(write)
         return
     with Live(console=console, auto_refresh=False, transient=False) as live:
-        yield LiveShow(live)
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+        yield LiveShow(live, flags)
 
 
 def screen(view: RunView, now: datetime, flags: str) -> str:

@@ -85,8 +85,8 @@ async def status(target: Target, name: str) -> Answer:
         # It needs rich, which plain lines do not.
         from kubectl_dsjob.live_view import screen  # noqa: PLC0415
 
-        return Answer(screen(view, _now(), _flags(target)))
-    return Answer(status_screen(view, _now(), width=_PLAIN_WIDTH, flags=_flags(target)))
+        return Answer(screen(view, _now(), target.cluster_flags()))
+    return Answer(status_screen(view, _now(), width=_PLAIN_WIDTH, flags=target.cluster_flags()))
 
 
 async def report(target: Target, name: str, output: Output, html: str) -> Answer:
@@ -174,17 +174,15 @@ async def follow(
 
 
 def _last_words(view: RunView, target: Target, end: End) -> list[str]:
-    return [end.words(view), *(next_step(view, _flags(target)) if end.exit_code(view) else [])]
+    return [
+        end.words(view),
+        *(next_step(view, target.cluster_flags()) if end.exit_code(view) else []),
+    ]
 
 
 async def _read(target: Target, name: str) -> RunView:
     async with await target.connect() as client:
         return await need_run(client, target.find_namespace(), name)
-
-
-def _flags(target: Target) -> str:
-    """Return the options of a proposed command; it has the namespace already."""
-    return Target(target.context, "", target.kubeconfig).flags()
 
 
 def _now() -> datetime:

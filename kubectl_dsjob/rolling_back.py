@@ -38,7 +38,8 @@ async def roll_back(
     await patch_job(target, name, patch)
     words = f"requested a rollback of {name}: no further node starts"
     if show is None:
-        way = f"follow it: kubectl dsjob status {name} -n {target.find_namespace()} --watch"
+        where = f"-n {target.find_namespace()}{target.cluster_flags()}"
+        way = f"follow it: kubectl dsjob status {name} {where} --watch"
         return Answer(words=f"{words}\n{way}")
     say(words)
     return await follow(target, name, limit_seconds, show, uids[-1], end=_END)

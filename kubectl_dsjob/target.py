@@ -48,6 +48,10 @@ class Target:
             kubeconfig=self.paths or None, context=self.context or None, user_agent=USER_AGENT
         )
 
+    def cluster_flags(self) -> str:
+        """Return the options that name the cluster, for a command that has the namespace."""
+        return Target(self.context, "", self.kubeconfig).flags()
+
     def flags(self) -> str:
         """Return the options as text, to repeat them in a command that is proposed."""
         named = {"--context": self.context, "-n": self.namespace, "--kubeconfig": self.kubeconfig}
@@ -59,10 +63,16 @@ def namespace_of(files: Sequence[Mapping[str, Any]], context: str = "") -> str:
     current = context or next(
         (str(f["current-context"]) for f in files if f.get("current-context")), ""
     )
-    for entry in (each for file in files for each in file.get("contexts") or ()):
-        if entry.get("name") == current:
-            return str((entry.get("context") or {}).get("namespace") or DEFAULT_NAMESPACE)
+    for entry in (each for file in files for each in _listed(file.get("contexts"))):
+        if isinstance(entry, Mapping) and entry.get("name") == current:
+            found = entry.get("context")
+            named = found.get("namespace") if isinstance(found, Mapping) else ""
+            return str(named or DEFAULT_NAMESPACE)
     return DEFAULT_NAMESPACE
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
 
 
 def _read(path: str) -> Mapping[str, Any]:
@@ -72,7 +82,7 @@ def _read(path: str) -> Mapping[str, Any]:
         found = yaml.safe_load(Path(path).expanduser().read_text("utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RuntimeError, yaml.YAMLError) as error:
         way = "Correct the file, or name another one with --kubeconfig."
         raise CliError(
             f"cannot read the kubeconfig {path}: {error}", way, ExitCode.USAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from kubectl_dsjob.doctor.access_checks import check_access
 from kubectl_dsjob.doctor.crd_checks import check_crds
@@ -16,6 +17,9 @@ from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.system.installed import find_namespace
 from kubectl_dsjob.target import Target
+
+# A hundred years, which a timedelta can have.
+_LONGEST_SECONDS: Final = 100 * 365 * 86400.0
 
 
 async def examine(
@@ -31,7 +35,7 @@ async def examine(
         raise CliError("doctor prints text or JSON", "Use -o json.", ExitCode.USAGE)
     namespace = target.find_namespace()
     now = datetime.now(UTC)
-    limit = timedelta(seconds=stuck_seconds)
+    limit = timedelta(seconds=min(stuck_seconds, _LONGEST_SECONDS))
     async with await target.connect() as client:
         system = await find_namespace(client, system_namespace)
         findings = [

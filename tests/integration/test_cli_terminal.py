@@ -96,3 +96,12 @@ def test_a_pipe_gets_a_line_for_each_change(kube_env, namespace, running):
     done = call(kube_env.kubeconfig, "status", "sweep", "--watch", "-n", namespace)
     assert done.stdout == "sweep: Failed, 299 of 300 nodes completed, 1 failed\n"
     assert done.returncode == 1
+
+
+def test_the_commands_of_the_live_view_name_the_cluster(kube_env, namespace, running):
+    running()
+    named = ("--kubeconfig", str(kube_env.kubeconfig))
+    terminal = Terminal(kube_env.kubeconfig, 80, "status", "sweep", "-w", "-n", namespace, *named)
+    assert terminal.end() == 1
+    shown = "".join(terminal.lines)
+    assert f"retry --failed sweep -n {namespace} {' '.join(named)}" in shown

@@ -186,7 +186,10 @@ class Kubeconfig:
             raise ConfigurationError(
                 f"{self._path}: the credential plugin did not finish in time"
             ) from error
-        except (ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
+        # A file of another form is an AttributeError or a TypeError there.
+        except (
+            *(ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, AttributeError),
+        ) as error:
             raise ConfigurationError(f"{self._path}: {error}") from error
         self._value = settings.api_key.get("BearerToken")
         expires_at = getattr(loader, "exec_plugin_expiry", None)

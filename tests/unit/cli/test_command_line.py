@@ -131,7 +131,14 @@ def test_options_that_exclude_each_other_are_a_usage_error(wish):
 
 
 @pytest.mark.parametrize(
-    "words", [("--nodes", "role=edge"), ("-l", "role=edge"), ("--nodes", "-l", "role=edge")]
+    "words",
+    [
+        ("--nodes", "role=edge"),
+        ("-l", "role=edge"),
+        ("--nodes", "-l", "role=edge"),
+        ("--nodes", "-lrole=edge"),
+        ("--nodes", "--selector=role=edge"),
+    ],
 )
 def test_nodes_are_chosen_by_labels_in_each_form(words):
     command = [sys.executable, "-m", "kubectl_dsjob.main", "run", "x", "--image", "i", *words]
@@ -177,3 +184,52 @@ def test_the_namespace_is_that_of_the_context():
     assert namespace_of(files) == "team"
     assert namespace_of(files, "d") == "default"
     assert namespace_of([]) == "default"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"contexts": [None], "current-context": "c"},
+        {"contexts": "abc", "current-context": "c"},
+        {"contexts": 5, "current-context": "c"},
+        {"contexts": [{"name": "c", "context": "abc"}], "current-context": "c"},
+    ],
+)
+def test_a_kubeconfig_of_another_form_is_a_usage_error(file, tmp_path, capsys):
+    assert namespace_of([file]) == "default"
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(file), "utf-8")
+    with pytest.raises(SystemExit) as caught:
+        app(["list", "--kubeconfig", str(path)])
+    assert caught.value.code == 2
+    assert "error: cannot reach a cluster" in capsys.readouterr().err
+
+
+def test_a_kubeconfig_of_a_user_that_does_not_exist_is_a_usage_error(capsys):
+    with pytest.raises(SystemExit) as caught:
+        app(["list", "--kubeconfig", "~no-such-user/config"])
+    assert caught.value.code == 2
+    assert "cannot read the kubeconfig" in capsys.readouterr().err
+
+
+def test_a_script_that_is_no_text_is_a_usage_error(tmp_path, capsys):
+    script = tmp_path / "program"
+    script.write_bytes(b"\x7fELF\xc7\xff")
+    with pytest.raises(SystemExit) as caught:
+        app(["run", "x", "--script", str(script), "--dry-run=client", "-n", "cli"])
+    assert caught.value.code == 2
+    assert "no text in UTF-8" in capsys.readouterr().err
+
+
+def test_a_namespace_that_does_not_exist_has_a_way_out():
+    details = {"name": "nons", "kind": "namespaces"}
+    shown = as_cli_error(NotFound("x", request="create jobs", details=details))
+    assert shown.message == "there is no namespace 'nons'"
+    assert "kubectl create namespace" in shown.way_out
+
+
+def test_the_doctor_takes_any_number_of_seconds(tmp_path):
+    named = ["-n", "cli", "--kubeconfig", str(tmp_path / "none")]
+    with pytest.raises(SystemExit) as caught:
+        app(["doctor", "--stuck-after", "1e20", *named])
+    assert caught.value.code == 2

@@ -78,3 +78,40 @@ def test_a_reader_that_has_seen_enough_gets_no_traceback():
     assert process.wait(30) == 1
     assert b"Traceback" not in said
     assert b"Exception" not in said
+
+
+@pytest.mark.parametrize("where", ["> /dev/full", ">&-"])
+def test_a_stdout_that_takes_no_data_is_a_sentence(where):
+    command = f"exec {sys.executable} -c '{WRITE}' {where}"
+    done = subprocess.run(
+        command,
+        shell=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot write the output: ")
+    assert done.stderr.count("\n") == 1
+
+
+FAIL = """
+import typer
+from kubectl_dsjob import edge
+from kubectl_dsjob.errors import CliError
+async def verb():
+    raise CliError("no", "go", edge.ExitCode.TIMEOUT)
+typer.run(lambda: edge.run(verb))
+"""
+
+
+@pytest.mark.parametrize(
+    "where", ["2> /dev/full", "2>&-", "2>&1 1>&2 | true; exit ${PIPESTATUS[0]}"]
+)
+def test_a_command_whose_words_nobody_reads_keeps_its_exit_code(where):
+    command = ["bash", "-c", f"{sys.executable} -c '{FAIL}' {where}"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 4, done
+    assert "Traceback" not in done.stderr + done.stdout
