@@ -14,7 +14,7 @@ from kubectl_dsjob.edge import Answer
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.target import Target
-from kubectl_dsjob.writing import patch_job
+from kubectl_dsjob.writing import check_going_on, patch_job
 
 
 async def approve(target: Target, name: str, step: int | None) -> Answer:
@@ -22,7 +22,12 @@ async def approve(target: Target, name: str, step: int | None) -> Answer:
     approved: list[int] = []
 
     def patch(job: Job) -> dict[str, Any]:
+        _check_rollout(job)
         number = step or _waiting_step(job)
+        steps = len(job.spec.rollout.steps) if job.spec.rollout else 0
+        if number > steps:
+            way = f"See which one it is in: kubectl dsjob status {job.name} -n {job.namespace}"
+            raise CliError(f"{job.name} has {steps} steps, no step {number}", way, ExitCode.USAGE)
         approved.append(number)
         return _annotation(names.ANNOTATION_APPROVE, str(number))
 
@@ -33,7 +38,12 @@ async def approve(target: Target, name: str, step: int | None) -> Answer:
 async def promote(target: Target, name: str) -> Answer:
     """Leave out the remaining soaks and approvals."""
     patch = _annotation(names.ANNOTATION_PROMOTE, PROMOTE_ALL)
-    await patch_job(target, name, lambda _job: patch)
+
+    def patch_for(job: Job) -> dict[str, Any]:
+        _check_rollout(job)
+        return patch
+
+    await patch_job(target, name, patch_for)
     return Answer(words=f"{name} goes on without further soaks and approvals; checks still count")
 
 
@@ -47,10 +57,20 @@ async def abort(target: Target, name: str, reason: str) -> Answer:
     return Answer(words=f"aborted {name}: no further node starts, and its report stays")
 
 
+def _check_rollout(job: Job) -> None:
+    """Raise CliError if a Job has no rollout that could go on."""
+    check_going_on(job)
+    if job.spec.rollout is None or not job.spec.rollout.steps:
+        way = f"See what it does: kubectl dsjob status {job.name} -n {job.namespace}"
+        raise CliError(
+            f"{job.name} has no step that could be approved or left out", way, ExitCode.USAGE
+        )
+
+
 def _waiting_step(job: Job) -> int:
     """Return the present step of a Job's rollout; CliError if it waits for no approval."""
     progress = job.status.rollout
-    if job.spec.rollout is None or progress is None:
+    if progress is None:
         way = f"See what it does: kubectl dsjob status {job.name} -n {job.namespace}"
         raise CliError(f"{job.name} has no step that could be approved", way, ExitCode.USAGE)
     if not progress.waits_for:

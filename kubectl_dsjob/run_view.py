@@ -68,6 +68,7 @@ class RunView:
 
     `batch` says how far a rollout is, and `waits_for` what it asks of a person; "" for none.
     `has_undo` says whether its spec has a rollback that a person can request.
+    `is_aborted`: a person has ended it, and no retry revives it.
     """
 
     namespace: str
@@ -90,6 +91,7 @@ class RunView:
     timeline: tuple[str, ...] = ()
     rollback: RollbackView | None = None
     has_undo: bool = False
+    is_aborted: bool = False
 
     @property
     def failed(self) -> tuple[NodeView, ...]:
@@ -151,6 +153,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         timeline=tuple(map(_text, first.status.timeline)) if first else (),
         rollback=rollback,
         has_undo=can_roll_back(job),
+        is_aborted=job.is_aborted,
     )
 
 

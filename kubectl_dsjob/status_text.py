@@ -70,6 +70,13 @@ def next_step(view: RunView, flags: str = "") -> list[str]:
     command = f"kubectl dsjob {{}} {{}} -n {view.namespace}{flags}"
     if view.exists and view.rollback and view.rollback.is_possible:
         return rollback_step(view.rollback, command)
+    if view.exists and view.is_aborted:
+        return _aborted_step(view, command, flags)
+    return _open_step(view, command)
+
+
+def _open_step(view: RunView, command: str) -> list[str]:
+    """Return the next step of a run that nobody has ended, or of its report."""
     if view.is_suspended:
         way = command.format("resume", view.name)
         return ["waits for: you, because it is suspended", f"  {way}"]
@@ -88,6 +95,16 @@ def next_step(view: RunView, flags: str = "") -> list[str]:
         way = command.format("report", view.name)
         return ["the Job is deleted, this is its report", f"  {way}"]
     return []
+
+
+def _aborted_step(view: RunView, command: str, flags: str) -> list[str]:
+    """Return what is left to do after an abort: a rollback, or to delete the Job."""
+    undo = command.format("rollback", view.name) + " --reason TEXT"
+    return [
+        "no retry revives it: delete the Job" + (", or roll it back" if view.has_undo else ""),
+        f"  kubectl delete dsj {view.name} -n {view.namespace}{flags}",
+        *([f"  {undo}"] if view.has_undo else []),
+    ]
 
 
 def counts_text(view: RunView) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from daemonset_job.api import names
-from daemonset_job.kube.client.errors import Forbidden, NotFound
+from daemonset_job.kube.client.errors import Forbidden, KubeError, NotFound
 from daemonset_job.kube.client.resource import CONFIG_MAPS
 from kubectl_dsjob.edge import Answer
 from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.system.installed import find_installed
 from kubectl_dsjob.target import Target
 
 SYSTEM_NAMESPACE: Final = "daemonset-job-system"
@@ -16,22 +17,37 @@ SYSTEM_NAMESPACE: Final = "daemonset-job-system"
 
 async def stop_all(target: Target, namespace: str, reason: str) -> Answer:
     """Stop all Jobs: no further node starts, and no ScheduledJob starts a run."""
-    await _write(target, namespace, {"stop": "true", "reason": reason or None})
+    is_system = await _write(target, namespace, {"stop": "true", "reason": reason or None})
+    way = "kubectl dsjob resume-all" + target.cluster_flags()
+    if namespace != SYSTEM_NAMESPACE:
+        way += f" --system-namespace {namespace}"
+    if not is_system:
+        return Answer(words=f"{_no_controller(namespace)} To end the stop: {way}")
     return Answer(
         words=(
             "all Jobs of the cluster are stopped: no further node starts, and running tasks "
-            "continue. To end that: kubectl dsjob resume-all"
+            f"continue. To end that: {way}"
         )
     )
 
 
 async def resume_all(target: Target, namespace: str) -> Answer:
     """End a stop of all Jobs, if there is one."""
-    await _write(target, namespace, {"stop": "false", "reason": None})
+    if not await _write(target, namespace, {"stop": "false", "reason": None}):
+        return Answer(words=_no_controller(namespace))
     return Answer(words="no stop of all Jobs is in force: they go on")
 
 
-async def _write(target: Target, namespace: str, data: dict[str, Any]) -> None:
+def _no_controller(namespace: str) -> str:
+    return (
+        f"wrote ConfigMap {names.STOP_CONFIG_MAP} in namespace {namespace}, where no controller "
+        "is: one in another namespace does not read it. `kubectl dsjob doctor` finds it; name its "
+        "namespace with --system-namespace."
+    )
+
+
+async def _write(target: Target, namespace: str, data: dict[str, Any]) -> bool:
+    """Write the ConfigMap; return False if the controller is known not to be in the namespace."""
     name = names.STOP_CONFIG_MAP
     async with await target.connect() as client:
         try:
@@ -50,4 +66,9 @@ async def _write(target: Target, namespace: str, data: dict[str, Any]) -> None:
                 raise CliError(f"there is no namespace {namespace!r}", way) from error
         except Forbidden as error:
             way = f"Ask an administrator, who may write ConfigMap {name} in {namespace}."
-            raise CliError("you may not stop all Jobs of this cluster", way) from error
+            what = "stop" if data["stop"] == "true" else "resume"
+            raise CliError(f"you may not {what} all Jobs of this cluster", way) from error
+        try:
+            return await find_installed(client, namespace) is not None
+        except KubeError:
+            return True  # who may write one ConfigMap need not read Deployments

@@ -39,7 +39,8 @@ async def run_job(
         created = await _create(client, body, namespace)
     say(f"created {wish.name} in namespace {namespace}")
     if show is None:
-        return Answer(words=f"follow it: kubectl dsjob status {wish.name} -n {namespace} --watch")
+        where = f"-n {namespace}{target.cluster_flags()}"
+        return Answer(words=f"follow it: kubectl dsjob status {wish.name} {where} --watch")
     return await follow(target, wish.name, limit_seconds, show, created["metadata"]["uid"])
 
 
@@ -59,7 +60,13 @@ async def dry_run(target: Target, wish: manifests.Wish, output: Output, *, serve
 async def suspend(target: Target, name: str, *, is_suspended: bool) -> Answer:
     """Pause or resume a run."""
     patch = manifests.suspend_patch(is_suspended=is_suspended)
-    await patch_job(target, name, lambda _job: patch)
+
+    def patch_for(job: Job) -> dict[str, Any]:
+        if not is_suspended and (job.is_aborted or job.requests.abort):
+            check_going_on(job)
+        return patch
+
+    await patch_job(target, name, patch_for)
     if is_suspended:
         words = f"{name} is suspended: no further node starts, and running tasks continue."
     else:
@@ -75,14 +82,19 @@ async def retry(target: Target, name: str) -> Answer:
 
 def retry_patch_for(job: Job) -> dict[str, Any]:
     """Return the patch that requests a retry; CliError if none is acted on."""
-    if job.is_aborted or is_rolled_back(job):
+    check_going_on(job)
+    return manifests.retry_patch(_request())
+
+
+def check_going_on(job: Job) -> None:
+    """Raise CliError if the run of a Job is ended for good, or is about to be."""
+    if is_rolled_back(job) or job.is_aborted or job.requests.abort:
         what = "is rolled back" if is_rolled_back(job) else "is aborted"
         way = (
             "Apply its manifest under another name, or delete the Job and apply it again: "
             f"kubectl delete dsj {job.name} -n {job.namespace}"
         )
         raise CliError(f"{job.name} {what}, and no retry revives it", way)
-    return manifests.retry_patch(_request())
 
 
 async def rerun(target: Target, name: str, nodes: tuple[str, ...]) -> Answer:
@@ -118,6 +130,9 @@ async def _last_manifest(client: KubeClient, namespace: str, name: str) -> dict[
     raw = await client.get(JOB_REPORTS, runs[-1].report, namespace) if runs else {}
     text = (raw.get("spec") or {}).get("manifest")
     if not text:
+        if not runs:
+            way = await find_near(client, namespace, name)
+            raise CliError(f"there is no Job and no report of {name!r} in {namespace!r}", way)
         way = "Apply its manifest again with kubectl apply."
         raise CliError(f"no report has the manifest of {name!r}", way)
     spec = json.loads(text)

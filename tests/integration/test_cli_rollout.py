@@ -62,8 +62,8 @@ def test_a_step_that_does_not_wait_is_approved_by_its_number_only(dsjob, rollout
     assert "It is in step 1 of 2" in done.stderr
     assert "--step NUMBER" in done.stderr
     assert annotations() == {}
-    assert dsjob("approve", "sweep", "--step", "2").returncode == 0
-    assert annotations() == {"approve": "2"}
+    assert dsjob("approve", "sweep", "--step", "1").returncode == 0
+    assert annotations() == {"approve": "1"}
 
 
 def test_a_promotion_and_an_abort_are_written(dsjob, rollout, annotations):
@@ -190,3 +190,35 @@ def test_a_rollback_of_all_nodes_is_a_success(dsjob, kube_env, namespace):
     assert done.returncode == 0, done
     assert "rollback: RollingBack: 2 of 2 nodes rolled back" in done.stdout
     assert "undone: RolledBack: 2 of 2 nodes rolled back" in done.stderr
+
+
+def test_a_job_without_steps_is_neither_approved_nor_promoted(dsjob, kube_env, namespace):
+    kube_env.apply(job(namespace, name="plain"))
+    for words in (("approve",), ("approve", "--step", "1"), ("promote",)):
+        done = dsjob(words[0], "plain", *words[1:])
+        assert done.returncode == 2, done
+        assert "has no step that could be approved" in done.stderr
+    found = kube_env.get("dsj", "plain", namespace)["metadata"].get("annotations", {})
+    assert not [key for key in found if key.startswith(PREFIX)]
+
+
+def test_a_step_that_the_rollout_does_not_have_is_not_approved(dsjob, rollout, annotations):
+    for step in ("2", "99999999999"):
+        done = dsjob("approve", "sweep", "--step", step)
+        assert done.returncode == 2, done
+        assert f"sweep has 1 steps, no step {step}" in done.stderr
+    assert annotations() == {}
+
+
+def test_nothing_goes_on_after_an_abort_that_the_controller_has_not_seen_yet(dsjob, rollout):
+    assert dsjob("abort", "sweep", "--reason", "why").returncode == 0
+    for words in (("retry",), ("resume",), ("promote",), ("approve", "--step", "1")):
+        done = dsjob(words[0], "sweep", *words[1:])
+        assert done.returncode == 1, done
+        assert "sweep is aborted, and no retry revives it" in done.stderr
+
+
+def test_a_rerun_of_what_never_was_has_a_way_out(dsjob, rollout):
+    done = dsjob("rerun", "swep")
+    assert done.returncode == 1
+    assert "Did you mean sweep?" in done.stderr

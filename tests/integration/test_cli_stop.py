@@ -45,3 +45,17 @@ def test_who_may_not_and_a_namespace_that_is_not_there_get_a_sentence(kube_env, 
     assert done.returncode == 1
     assert "there is no namespace 'not-there'" in done.stderr
     assert "--system-namespace" in done.stderr
+
+
+def test_a_stop_where_no_controller_is_does_not_claim_that_all_jobs_are_stopped(
+    dsjob, kube_env, namespace
+):
+    done = dsjob("stop-all")
+    assert done.returncode == 0
+    assert "where no controller is" in done.stderr
+    assert "are stopped" not in done.stderr
+    assert "where no controller is" in dsjob("resume-all").stderr
+    done = call(kube_env.kubeconfig, "stop-all", "--kubeconfig", str(kube_env.kubeconfig))
+    assert "all Jobs of the cluster are stopped" in done.stderr
+    assert f"kubectl dsjob resume-all --kubeconfig {kube_env.kubeconfig}" in done.stderr
+    assert call(kube_env.kubeconfig, "resume-all").returncode == 0

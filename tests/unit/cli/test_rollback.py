@@ -214,3 +214,14 @@ def test_the_reason_of_a_report_is_that_of_the_run_not_of_its_rollback():
     first = condition("True", "RolledBack")
     view = view_run(None, [report(PARTLY, [first, failed])])
     assert view.reason == "MaxFailedNodesExceeded"
+
+
+def test_an_aborted_run_is_not_said_to_wait_for_a_retry():
+    run = view_run(job(), ())
+    aborted = replace(run, is_aborted=True, is_suspended=True)
+    assert next_step(aborted, " --context c") == [
+        "no retry revives it: delete the Job, or roll it back",
+        "  kubectl delete dsj sweep -n cli --context c",
+        "  kubectl dsjob rollback sweep -n cli --context c --reason TEXT",
+    ]
+    assert len(next_step(replace(aborted, has_undo=False))) == 2
