@@ -176,8 +176,14 @@ def test_a_rollback_of_all_nodes_is_a_success(dsjob, kube_env, namespace):
     kube_env.apply(job(namespace, UNDO, name="undone"))
     whole = {**NAMES, "desired": 2, "completed": 2, "failed": 0, "unreachable": 0}
 
+    def is_requested():
+        found = kube_env.get("dsj", "undone", namespace)["metadata"]
+        return f"{PREFIX}rollback" in found.get("annotations", {})
+
     def play():
-        time.sleep(3)
+        deadline = time.monotonic() + 60
+        while not is_requested() and time.monotonic() < deadline:
+            time.sleep(0.5)
         for condition in (rolled_back("False", "RollingBack"), rolled_back("True", "RolledBack")):
             status = {"conditions": [condition], "rollback": whole}
             kube_env.patch_status("dsj", "undone", namespace, status)
