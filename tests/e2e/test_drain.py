@@ -1,7 +1,7 @@
 """Nodes are cordoned and drained before their turn, and uncordoned whatever ends it.
 
-Each test drains pods of its own only, and a cordon does not keep the pods of DaemonSets off. So
-they run beside other tests, but one after the other: each looks at all cordons.
+Each test drains pods of its own only. A cordon keeps the new pods of all tests off, so these tests
+need their nodes for themselves.
 """
 
 import json
@@ -23,7 +23,7 @@ from tests.e2e.cluster import (
 )
 from tests.e2e.jobs import GO, RETRY, shell, state, wait_condition
 
-pytestmark = pytest.mark.xdist_group("cordons")
+pytestmark = pytest.mark.alone
 
 MARK = "daemonset.darkowlzz.space/cordoned-by"
 COMPONENT = "deploy/components/drain"
@@ -222,7 +222,6 @@ def test_a_job_that_is_deleted_in_the_middle_leaves_no_cordon(draining, namespac
     eventually(lambda: is_clean(cluster, node), 30, "the node is uncordoned")
 
 
-@pytest.mark.alone
 def test_a_controller_that_is_killed_in_the_middle_goes_on(draining, namespace):
     cluster = draining
     node = start_web(cluster, namespace, available=2)
@@ -237,7 +236,6 @@ def test_a_controller_that_is_killed_in_the_middle_goes_on(draining, namespace):
     assert web_pods(cluster, namespace, node) == []
 
 
-@pytest.mark.alone
 def test_a_job_that_is_deleted_while_no_controller_runs_leaves_no_cordon(draining, namespace):
     cluster, node = draining, draining.nodes[-1]
     cluster.apply(job(namespace, node, f"sleep 600; echo done; {WAIT}", cordon=True))
