@@ -215,8 +215,12 @@ def test_a_disk_report_can_write_nothing(cluster, namespace):
     wait_condition(cluster, namespace, "disk-report", "Failed")
     # Another node may have failed the run before.
     node = cluster.nodes[0]
-    message = eventually(lambda: state(cluster, namespace, "disk-report", node)["message"])
-    assert "Read-only file system" in message
+
+    def is_reported() -> bool:
+        record = state(cluster, namespace, "disk-report", node)
+        return record["state"] == "Failed" and "Read-only file system" in record["message"]
+
+    eventually(is_reported, 60, "the node's failure has the words of its task")
 
 
 # --- 17-kubelet-config-drift -------------------------------------------------------------
