@@ -279,16 +279,16 @@ def test_complete_job_without_matching_nodes_is_deleted_after_its_ttl(cluster, n
     key = f"e2e.example.com/{namespace}"
     nodes = {"selector": {"matchLabels": {key: "in"}}}
     job = make_job(
-        "left", namespace, nodes=nodes, mountPath=folder, ttlSecondsAfterFinished=12, **working(":")
+        "left", namespace, nodes=nodes, mountPath=folder, ttlSecondsAfterFinished=40, **working(":")
     )
     with labelled(cluster, key, *cluster.nodes[:2]):
         cluster.apply(job)
         wait_condition(cluster, namespace, "left", "Complete")
 
-    eventually(lambda: not cluster.pods(namespace, "left"), 10, "the pods are gone")
+    eventually(lambda: not cluster.pods(namespace, "left"), 35, "the pods are gone")
     counts = cluster.job(namespace, "left")["status"]["nodes"]
     assert (counts["desired"], counts["completed"]) == (2, 2)
-    cluster.wait_gone(namespace, "left", 45)
+    cluster.wait_gone(namespace, "left", 90)
     assert cluster.completed(namespace, "left") == set(cluster.nodes[:2])
     report = cluster.report(namespace, "left")["status"]
     assert report["message"] == "2 of 2 nodes completed"
