@@ -134,7 +134,7 @@ def test_a_node_is_drained_before_the_task_and_uncordoned_after_it(draining, nam
     assert web_pods(cluster, namespace, node) == []
     cluster.on_node(node, f"touch {folder}/go")
     cluster.wait_gone(namespace, "drain")
-    eventually(lambda: is_clean(cluster, node), 15, "the node is uncordoned")
+    eventually(lambda: is_clean(cluster, node), 60, "the node is uncordoned")
     assert cluster.report(namespace, "drain")["status"]["phase"] == "Succeeded"
 
 
@@ -154,7 +154,7 @@ def test_a_drain_that_a_budget_blocks_times_out_and_frees_the_node(draining, nam
     assert record["reason"] == "DrainTimedOut"
     assert f"{namespace}/web-" in record["message"]
     assert "web-budget" in record["message"]
-    eventually(lambda: is_clean(cluster, node), 15, "the node is uncordoned")
+    eventually(lambda: is_clean(cluster, node), 60, "the node is uncordoned")
     assert [pod["metadata"]["uid"] for pod in web_pods(cluster, namespace)] == before
     # With another budget, a retry drains the node.
     body = '{"spec": {"minAvailable": 1}}'
@@ -183,7 +183,7 @@ def test_a_pod_that_no_controller_creates_again_is_not_evicted(draining, namespa
     record = state(cluster, namespace, "drain", node)
     assert record["reason"] == "DrainRefused"
     assert f"{namespace}/alone" in record["message"]
-    eventually(lambda: is_clean(cluster, node), 15, "the node is uncordoned")
+    eventually(lambda: is_clean(cluster, node), 60, "the node is uncordoned")
     assert "deletionTimestamp" not in cluster.get("pod", "alone", "-n", namespace)["metadata"]
     patch = json.dumps({"spec": {"drain": {"force": True}}})
     cluster.kubectl("patch", "dsj", "drain", "-n", namespace, "--type=merge", "-p", patch)
@@ -210,7 +210,7 @@ def test_a_failed_task_leaves_no_cordon(draining, namespace):
     cluster.apply(job(namespace, node, "sleep 5; exit 3", cordon=True, backoffLimit=0))
     eventually(lambda: is_cordoned(cluster, node), 30, "the node is cordoned")
     wait_condition(cluster, namespace, "drain", "Failed")
-    eventually(lambda: is_clean(cluster, node), 15, "the node is uncordoned")
+    eventually(lambda: is_clean(cluster, node), 60, "the node is uncordoned")
 
 
 def test_a_job_that_is_deleted_in_the_middle_leaves_no_cordon(draining, namespace):
