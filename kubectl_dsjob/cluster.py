@@ -15,7 +15,7 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from daemonset_job.kube.client.selection import Selection
-from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.errors import CLUSTER, CliError
 from kubectl_dsjob.run_view import RunView, group_runs, view_run
 
 # Reports have up to 1.5 MiB each.
@@ -100,7 +100,7 @@ async def find_near(client: KubeClient, namespace: str, name: str) -> str:
         others = [str(meta.get("namespace")) for meta in found[:3]]
         if others:
             return f"There is one in namespace {' and in '.join(others)}: add -n {others[0]}"
-    return f"List those that exist: kubectl dsjob list -n {namespace}"
+    return f"List those that exist: kubectl dsjob list -n {namespace}{CLUSTER}"
 
 
 async def read_history(client: KubeClient, namespace: str, name: str) -> Sequence[RunView]:
@@ -115,7 +115,7 @@ async def need_report(client: KubeClient, namespace: str, report: str) -> RunVie
     try:
         first = parse_report(await client.get(JOB_REPORTS, report, namespace))
     except NotFound:
-        way = f"List the runs of a Job: kubectl dsjob history NAME -n {namespace}"
+        way = f"List the runs of a Job: kubectl dsjob history NAME -n {namespace}{CLUSTER}"
         raise CliError(f"there is no report {report!r} in {namespace!r}", way) from None
     selector = f"{names.LABEL_JOB_UID}={first.job_uid}"
     return view_run(None, await read_reports(client, namespace, selector) or [first])

@@ -102,5 +102,5 @@ def bundle(
     image = ImageWish(folder, base, tag, Builder(builder), push, save, load)
     wish = bundling.BundleWish(image, name, mount, nodes, tuple(arguments or ()), job)
     if watch:
-        edge.run(lambda: bundling.bundle_watch(wish, target))
-    edge.run(lambda: bundling.bundle_once(wish, target, output, write))
+        edge.run(lambda: bundling.bundle_watch(wish, target), target)
+    edge.run(lambda: bundling.bundle_once(wish, target, output, write), target)

@@ -81,4 +81,4 @@ def logs(
         at_once=max_log_requests or (_FOLLOWED_AT_ONCE if follow else _READ_AT_ONCE),
     )
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: print_logs(target, name, wish, edge.write))
+    edge.run(lambda: print_logs(target, name, wish, edge.write), target)

@@ -45,7 +45,7 @@ def list_(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: reading.list_runs(target, selector, output, is_everywhere=everywhere))
+    edge.run(lambda: reading.list_runs(target, selector, output, is_everywhere=everywhere), target)
 
 
 @app.command(
@@ -71,11 +71,11 @@ def status(
 
     target = Target(context, namespace, kubeconfig)
     if not watch:
-        edge.run(lambda: reading.status(target, name))
+        edge.run(lambda: reading.status(target, name), target)
     from kubectl_dsjob.live_view import shown_live
 
     with shown_live(target.cluster_flags()) as show:
-        edge.run(lambda: reading.follow(target, name, None, show))
+        edge.run(lambda: reading.follow(target, name, None, show), target)
 
 
 @app.command(
@@ -101,7 +101,7 @@ def wait(
 
     target = Target(context, namespace, kubeconfig)
     show = lines_to(lambda line: edge.say(line.rstrip()))
-    edge.run(lambda: reading.follow(target, name, timeout, show))
+    edge.run(lambda: reading.follow(target, name, timeout, show), target)
 
 
 @app.command(
@@ -128,7 +128,7 @@ def report(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: reading.report(target, name, output, html))
+    edge.run(lambda: reading.report(target, name, output, html), target)
 
 
 @app.command(
@@ -149,7 +149,7 @@ def results(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: reading.results(target, name, output))
+    edge.run(lambda: reading.results(target, name, output), target)
 
 
 @app.command(epilog=examples(("The runs of a Job", "kubectl dsjob history sweep")))
@@ -165,7 +165,7 @@ def history(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: reading.history(target, name, output))
+    edge.run(lambda: reading.history(target, name, output), target)
 
 
 @app.command(
@@ -191,4 +191,4 @@ def diff(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: reading.diff(target, before, after, output))
+    edge.run(lambda: reading.diff(target, before, after, output), target)

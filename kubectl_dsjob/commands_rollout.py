@@ -43,7 +43,7 @@ def approve(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: rollout_writing.approve(target, name, step))
+    edge.run(lambda: rollout_writing.approve(target, name, step), target)
 
 
 @app.command(epilog=examples(("Go on without waiting", "kubectl dsjob promote sweep")))
@@ -58,7 +58,7 @@ def promote(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: rollout_writing.promote(target, name))
+    edge.run(lambda: rollout_writing.promote(target, name), target)
 
 
 @app.command(
@@ -82,7 +82,7 @@ def abort(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: rollout_writing.abort(target, name, reason))
+    edge.run(lambda: rollout_writing.abort(target, name, reason), target)
 
 
 @app.command(
@@ -115,9 +115,10 @@ def rollback(
 
     target = Target(context, namespace, kubeconfig)
     if not wait:
-        edge.run(lambda: rolling_back.roll_back(target, name, reason, None, timeout))
+        edge.need_wait(timeout)
+        edge.run(lambda: rolling_back.roll_back(target, name, reason, None, timeout), target)
     with shown_live(target.cluster_flags()) as show:
-        edge.run(lambda: rolling_back.roll_back(target, name, reason, show, timeout))
+        edge.run(lambda: rolling_back.roll_back(target, name, reason, show, timeout), target)
 
 
 @app.command(
@@ -142,4 +143,4 @@ def plan(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: rollout_reading.plan(target, name, output))
+    edge.run(lambda: rollout_reading.plan(target, name, output), target)

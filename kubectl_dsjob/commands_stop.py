@@ -33,7 +33,7 @@ def stop_all(
     from kubectl_dsjob.target import Target
 
     target = Target(context, system_namespace, kubeconfig)
-    edge.run(lambda: stopping.stop_all(target, system_namespace, reason))
+    edge.run(lambda: stopping.stop_all(target, system_namespace, reason), target)
 
 
 @app.command("resume-all", epilog=examples(("Let them go on", "kubectl dsjob resume-all")))
@@ -45,4 +45,4 @@ def resume_all(
     from kubectl_dsjob.target import Target
 
     target = Target(context, system_namespace, kubeconfig)
-    edge.run(lambda: stopping.resume_all(target, system_namespace))
+    edge.run(lambda: stopping.resume_all(target, system_namespace), target)

@@ -57,7 +57,8 @@ def doctor(
             output,
             is_everywhere=everywhere,
             stuck_seconds=stuck_after,
-        )
+        ),
+        target,
     )
 
 
@@ -120,8 +121,8 @@ def install(
         return installing.show_manifests(wish, output)
 
     if output in (Output.YAML, Output.JSON):
-        edge.run(show)
-    edge.run(lambda: installing.install(target, wish))
+        edge.run(show, target)
+    edge.run(lambda: installing.install(target, wish), target)
 
 
 @app.command(
@@ -156,7 +157,7 @@ def upgrade(
     wish = installing.InstallWish(
         names, namespace, image_prefix, image_tag, dry_run, force_conflicts, limit
     )
-    edge.run(lambda: installing.upgrade(target, wish))
+    edge.run(lambda: installing.upgrade(target, wish), target)
 
 
 @app.command(
@@ -192,7 +193,7 @@ def uninstall(
 
     target = Target(context, namespace, kubeconfig)
     wish = UninstallWish(namespace, delete_reports, delete_jobs, keep_jobs, dry_run, timeout)
-    edge.run(lambda: verb(target, wish))
+    edge.run(lambda: verb(target, wish), target)
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

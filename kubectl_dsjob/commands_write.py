@@ -148,11 +148,12 @@ def run(
     )
     if dry_run != DryRun.NONE:
         is_server = dry_run == DryRun.SERVER
-        edge.run(lambda: writing.dry_run(target, wish, output, server=is_server))
+        edge.run(lambda: writing.dry_run(target, wish, output, server=is_server), target)
     if not wait:
-        edge.run(lambda: writing.run_job(target, wish, None, timeout))
+        edge.need_wait(timeout)
+        edge.run(lambda: writing.run_job(target, wish, None, timeout), target)
     with shown_live(target.cluster_flags()) as show:
-        edge.run(lambda: writing.run_job(target, wish, show, timeout))
+        edge.run(lambda: writing.run_job(target, wish, show, timeout), target)
 
 
 @app.command(epilog=examples(("Stop at once what has not begun", "kubectl dsjob pause sweep")))
@@ -164,7 +165,7 @@ def pause(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: writing.suspend(target, name, is_suspended=True))
+    edge.run(lambda: writing.suspend(target, name, is_suspended=True), target)
 
 
 @app.command(epilog=examples(("Go on after a pause", "kubectl dsjob resume sweep")))
@@ -176,7 +177,7 @@ def resume(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: writing.suspend(target, name, is_suspended=False))
+    edge.run(lambda: writing.suspend(target, name, is_suspended=False), target)
 
 
 @app.command(
@@ -197,7 +198,7 @@ def retry(
 
     assert failed
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: writing.retry(target, name))
+    edge.run(lambda: writing.retry(target, name), target)
 
 
 @app.command(
@@ -224,4 +225,4 @@ def rerun(
     from kubectl_dsjob.target import Target
 
     target = Target(context, namespace, kubeconfig)
-    edge.run(lambda: writing.rerun(target, name, tuple(node or ())))
+    edge.run(lambda: writing.rerun(target, name, tuple(node or ())), target)

@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -27,8 +27,9 @@ from daemonset_job.kube.client.errors import (
     Unavailable,
 )
 from daemonset_job.kube.client.messages import clean_text
-from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.errors import CLUSTER, CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.target import Target
 
 _MESSAGE_LIMIT = 1024
 
@@ -46,12 +47,16 @@ class Answer:
     code: ExitCode = ExitCode.SUCCESS
 
 
-def run(verb: Callable[[], Coroutine[Any, Any, Answer]]) -> None:
-    """Run a verb, print its answer, and end the command with its exit code."""
+def run(verb: Callable[[], Coroutine[Any, Any, Answer]], target: Target | None = None) -> None:
+    """Run a verb, print its answer, and end the command with its exit code.
+
+    Commands that the answer or an error proposes name the cluster of `target`.
+    """
     logger.disable("daemonset_job")
+    cluster = target.cluster_flags() if target is not None else ""
     try:
         answer = asyncio.run(verb())
-        show(answer)
+        show(replace(answer, words=answer.words.replace(CLUSTER, cluster)))
     except KeyboardInterrupt:
         say("interrupted. The run goes on in the cluster.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -63,9 +68,9 @@ def run(verb: Callable[[], Coroutine[Any, Any, Answer]]) -> None:
         _discard(sys.stdout)
         _fail(error)
     except ExceptionGroup as group:
-        _fail(_first(group))
+        _fail(_first(group), cluster)
     except (CliError, OperatorError, ValueError) as error:
-        _fail(error)
+        _fail(error, cluster)
     raise typer.Exit(answer.code)
 
 
@@ -79,11 +84,11 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
     return error
 
 
-def _fail(error: Exception) -> NoReturn:
+def _fail(error: Exception, cluster: str = "") -> NoReturn:
     failure = as_cli_error(error)
     say(f"error: {clean_text(failure.message, _MESSAGE_LIMIT)}")
     if failure.way_out:
-        say(clean_text(failure.way_out, _MESSAGE_LIMIT))
+        say(clean_text(failure.way_out, _MESSAGE_LIMIT).replace(CLUSTER, cluster))
     raise typer.Exit(failure.code) from None
 
 
@@ -96,6 +101,13 @@ def read_script(path: Path) -> str:
     except OSError as error:
         what, way = str(error.strerror), "Name another file."
     _fail(CliError(f"cannot read the script {path}: {what}", way, ExitCode.USAGE))
+
+
+def need_wait(timeout: float | None) -> None:
+    """End the command if a timeout is given to one that does not wait."""
+    if timeout is not None:
+        way = "Leave --timeout out, or have the command wait: --wait."
+        _fail(CliError("--timeout is for a command that waits", way, ExitCode.USAGE))
 
 
 def write(text: str) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.rollback import can_roll_back
-from daemonset_job.api.rollout_requests import ABORT_LIMIT
 from kubectl_dsjob.edge import Answer, say
-from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.errors import CLUSTER, CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.reading import End, Show, follow
 from kubectl_dsjob.rollback_view import is_rolled_back
+from kubectl_dsjob.rollout_writing import check_reason
 from kubectl_dsjob.run_view import RunView
 from kubectl_dsjob.target import Target
 from kubectl_dsjob.writing import patch_job
@@ -25,20 +25,18 @@ async def roll_back(
     target: Target, name: str, reason: str, show: Show | None, limit_seconds: float | None
 ) -> Answer:
     """Request a rollback; with `show`, follow it until it has ended."""
-    if not reason.strip():
-        way = "Say why: --reason TEXT. The report keeps it."
-        raise CliError("a rollback needs a reason", way, ExitCode.USAGE)
+    check_reason(reason, "a rollback")
     uids: list[str] = []
 
     def patch(job: Job) -> dict[str, Any]:
         uids.append(job.uid)
         _check(job)
-        return {"metadata": {"annotations": {names.ANNOTATION_ROLLBACK: reason[:ABORT_LIMIT]}}}
+        return {"metadata": {"annotations": {names.ANNOTATION_ROLLBACK: reason}}}
 
     await patch_job(target, name, patch)
     words = f"requested a rollback of {name}: no further node starts"
     if show is None:
-        where = f"-n {target.find_namespace()}{target.cluster_flags()}"
+        where = f"-n {target.find_namespace()}{CLUSTER}"
         way = f"follow it: kubectl dsjob status {name} {where} --watch"
         return Answer(words=f"{words}\n{way}")
     say(words)
@@ -47,10 +45,10 @@ async def roll_back(
 
 def _check(job: Job) -> None:
     if is_rolled_back(job):
-        way = f"See how far it is: kubectl dsjob status {job.name} -n {job.namespace}"
+        way = f"See how far it is: kubectl dsjob status {job.name} -n {job.namespace}{CLUSTER}"
         raise CliError(f"a rollback of {job.name} was requested already", way, ExitCode.USAGE)
     if not can_roll_back(job):
-        edit = f"kubectl edit dsj {job.name} -n {job.namespace}"
+        edit = f"kubectl edit dsj {job.name} -n {job.namespace}{CLUSTER}"
         way = f"Add it, then repeat the command: {edit}"
         if job.spec.is_continuous:
             way = "It is Continuous: apply a spec that undoes the change, as another revision."

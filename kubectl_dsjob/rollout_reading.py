@@ -6,7 +6,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.kube.client.messages import clean_text
 from kubectl_dsjob.cluster import find_job
 from kubectl_dsjob.edge import Answer
-from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.errors import CLUSTER, CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.node_tables import format_rows
 from kubectl_dsjob.outputs import Output
@@ -22,7 +22,7 @@ async def plan(target: Target, name: str, output: Output) -> Answer:
     async with await target.connect() as client:
         job = await find_job(client, namespace, name)
     if job is None:
-        way = f"List the Jobs: kubectl dsjob list -n {namespace}"
+        way = f"List the Jobs: kubectl dsjob list -n {namespace}{CLUSTER}"
         raise CliError(f"there is no Job {name!r} in {namespace!r}", way, ExitCode.USAGE)
     return Answer(format_rows(_HEADER, _rows(job), output))
 
@@ -32,7 +32,8 @@ def _rows(job: Job) -> list[list[str]]:
     if progress is None or not progress.plan:
         way = (
             "A plan is made for a Job with spec.rollout that is suspended before it starts: apply "
-            f"it with suspend: true. See how far it is: kubectl dsjob status {job.name}"
+            f"it with suspend: true. See how far it is: kubectl dsjob status {job.name} "
+            f"-n {job.namespace}{CLUSTER}"
         )
         raise CliError(f"there is no plan of {job.name!r}", way, ExitCode.USAGE)
     rows = []

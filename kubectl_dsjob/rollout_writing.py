@@ -11,7 +11,7 @@ from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.rollout_requests import ABORT_LIMIT, PROMOTE_ALL
 from kubectl_dsjob.edge import Answer
-from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.errors import CLUSTER, CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.target import Target
 from kubectl_dsjob.writing import check_going_on, patch_job
@@ -26,7 +26,7 @@ async def approve(target: Target, name: str, step: int | None) -> Answer:
         number = step or _waiting_step(job)
         steps = len(job.spec.rollout.steps) if job.spec.rollout else 0
         if number > steps:
-            way = f"See which one it is in: kubectl dsjob status {job.name} -n {job.namespace}"
+            way = f"See which one it is in: {_status_command(job)}"
             raise CliError(f"{job.name} has {steps} steps, no step {number}", way, ExitCode.USAGE)
         approved.append(number)
         return _annotation(names.ANNOTATION_APPROVE, str(number))
@@ -49,19 +49,27 @@ async def promote(target: Target, name: str) -> Answer:
 
 async def abort(target: Target, name: str, reason: str) -> Answer:
     """End the run for good."""
-    if not reason.strip():
-        way = "Say why: --reason TEXT. The report keeps it."
-        raise CliError("an abort needs a reason", way, ExitCode.USAGE)
-    patch = _annotation(names.ANNOTATION_ABORT, reason[:ABORT_LIMIT])
+    check_reason(reason, "an abort")
+    patch = _annotation(names.ANNOTATION_ABORT, reason)
     await patch_job(target, name, lambda _job: patch)
     return Answer(words=f"aborted {name}: no further node starts, and its report stays")
+
+
+def check_reason(reason: str, what: str) -> None:
+    """Raise CliError if there is no reason, or if it is longer than what a report keeps."""
+    if not reason.strip():
+        way = "Say why: --reason TEXT. The report keeps it."
+        raise CliError(f"{what} needs a reason", way, ExitCode.USAGE)
+    if len(reason) > ABORT_LIMIT:
+        way = f"Say it in at most {ABORT_LIMIT} characters."
+        raise CliError(f"the reason has {len(reason)} characters", way, ExitCode.USAGE)
 
 
 def _check_rollout(job: Job) -> None:
     """Raise CliError if a Job has no rollout that could go on."""
     check_going_on(job)
     if job.spec.rollout is None or not job.spec.rollout.steps:
-        way = f"See what it does: kubectl dsjob status {job.name} -n {job.namespace}"
+        way = f"See what it does: {_status_command(job)}"
         raise CliError(
             f"{job.name} has no step that could be approved or left out", way, ExitCode.USAGE
         )
@@ -71,7 +79,7 @@ def _waiting_step(job: Job) -> int:
     """Return the present step of a Job's rollout; CliError if it waits for no approval."""
     progress = job.status.rollout
     if progress is None:
-        way = f"See what it does: kubectl dsjob status {job.name} -n {job.namespace}"
+        way = f"See what it does: {_status_command(job)}"
         raise CliError(f"{job.name} has no step that could be approved", way, ExitCode.USAGE)
     if not progress.waits_for:
         way = (
@@ -80,6 +88,10 @@ def _waiting_step(job: Job) -> int:
         )
         raise CliError(f"{job.name} waits for no approval", way, ExitCode.USAGE)
     return progress.step
+
+
+def _status_command(job: Job) -> str:
+    return f"kubectl dsjob status {job.name} -n {job.namespace}{CLUSTER}"
 
 
 def _annotation(key: str, value: str) -> dict[str, Any]:

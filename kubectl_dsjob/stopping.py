@@ -8,7 +8,7 @@ from daemonset_job.api import names
 from daemonset_job.kube.client.errors import Forbidden, KubeError, NotFound
 from daemonset_job.kube.client.resource import CONFIG_MAPS
 from kubectl_dsjob.edge import Answer
-from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.errors import CLUSTER, CliError
 from kubectl_dsjob.system.installed import find_installed
 from kubectl_dsjob.target import Target
 
@@ -18,9 +18,7 @@ SYSTEM_NAMESPACE: Final = "daemonset-job-system"
 async def stop_all(target: Target, namespace: str, reason: str) -> Answer:
     """Stop all Jobs: no further node starts, and no ScheduledJob starts a run."""
     is_system = await _write(target, namespace, {"stop": "true", "reason": reason or None})
-    way = "kubectl dsjob resume-all" + target.cluster_flags()
-    if namespace != SYSTEM_NAMESPACE:
-        way += f" --system-namespace {namespace}"
+    way = resume_command(namespace)
     if not is_system:
         return Answer(words=f"{_no_controller(namespace)} To end the stop: {way}")
     return Answer(
@@ -29,6 +27,12 @@ async def stop_all(target: Target, namespace: str, reason: str) -> Answer:
             f"continue. To end that: {way}"
         )
     )
+
+
+def resume_command(namespace: str) -> str:
+    """Return the command that ends a stop, for a system in that namespace."""
+    system = "" if namespace == SYSTEM_NAMESPACE else f" --system-namespace {namespace}"
+    return f"kubectl dsjob resume-all{system}{CLUSTER}"
 
 
 async def resume_all(target: Target, namespace: str) -> Answer:

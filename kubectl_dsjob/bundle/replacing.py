@@ -11,7 +11,7 @@ from daemonset_job.api import names
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Forbidden, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, PODS
-from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.errors import CLUSTER, CliError
 from kubectl_dsjob.target import USER_AGENT
 
 # A task has 10 s to end, unless its template says otherwise; nodes that are down take minutes.
@@ -56,7 +56,8 @@ def _check_origin(before: dict[str, Any], body: dict[str, Any], namespace: str) 
     labels = before["metadata"].get("labels") or {}
     if labels.get(names.LABEL_BUNDLE) != bundle:
         name = body["metadata"]["name"]
-        way = f"Use another --name, or delete it yourself: kubectl delete dsj {name} -n {namespace}"
+        delete = f"kubectl delete dsj {name} -n {namespace}{CLUSTER}"
+        way = f"Use another --name, or delete it yourself: {delete}"
         message = f"there is a Job {name!r} in {namespace!r} that is not of the bundle {bundle!r}"
         raise CliError(message, way)
 
@@ -72,7 +73,7 @@ async def _wait_until_gone(client: KubeClient, name: str, namespace: str) -> Non
     deadline = time.monotonic() + GONE_SECONDS
     while left := await _left(client, name, namespace, selector):
         if time.monotonic() > deadline:
-            way = f"Look at them: kubectl get pods -n {namespace} -l {selector}"
+            way = f"Look at them: kubectl get pods -n {namespace}{CLUSTER} -l {selector}"
             raise CliError(f"the earlier run of {name} has not ended: {left} exists", way)
         await asyncio.sleep(_POLL_SECONDS)
 

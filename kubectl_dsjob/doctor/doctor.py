@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -11,8 +12,9 @@ from kubectl_dsjob.doctor.findings import format_findings, format_json, is_well
 from kubectl_dsjob.doctor.job_checks import check_jobs
 from kubectl_dsjob.doctor.policy_checks import check_policies
 from kubectl_dsjob.doctor.program_checks import check_programs
+from kubectl_dsjob.doctor.stop_checks import check_stop
 from kubectl_dsjob.edge import Answer
-from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.errors import CLUSTER, CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.system.installed import find_namespace
@@ -41,9 +43,12 @@ async def examine(
         findings = [
             *await check_crds(client, namespace),
             *await check_programs(client, system, now),
+            *await check_stop(client, system),
             *await check_policies(client, system),
             *await check_access(client, namespace),
             *await check_jobs(client, None if is_everywhere else namespace, now, limit),
         ]
+    cluster = target.cluster_flags()
+    findings = [replace(f, way_out=f.way_out.replace(CLUSTER, cluster)) for f in findings]
     text = format_json(findings) if output == Output.JSON else format_findings(findings)
     return Answer(text, code=ExitCode.SUCCESS if is_well(findings) else ExitCode.FAILURE)

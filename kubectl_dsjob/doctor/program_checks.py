@@ -13,6 +13,7 @@ from daemonset_job.kube.client.resource import LEASES, PODS
 from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.doctor.findings import Area, Finding, Level
 from kubectl_dsjob.doctor.reads import Missing, read, read_all
+from kubectl_dsjob.errors import CLUSTER
 from kubectl_dsjob.system.crds import is_older
 from kubectl_dsjob.system.installed import (
     CONTROLLER,
@@ -66,11 +67,11 @@ def judge_deployment(deployment: Mapping[str, Any], pods: Sequence[Mapping[str, 
     replicas, ready = int(spec.get("replicas", 1)), int(status.get("readyReplicas") or 0)
     if replicas == 0:
         text = f"{name} has 0 replicas, so there is no {who}: {work}"
-        way = f"kubectl scale -n {namespace} deployment/{name} --replicas=1"
+        way = f"kubectl scale -n {namespace}{CLUSTER} deployment/{name} --replicas=1"
         return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
     if ready == 0:
         text = f"{name}: no pod is ready, so {work}{_why(pods)}"
-        way = f"kubectl describe pods -n {namespace} -l {pod_selector(deployment)}"
+        way = f"kubectl describe pods -n {namespace}{CLUSTER} -l {pod_selector(deployment)}"
         return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
     text = f"{name} ({who}): {ready} of {replicas} pods are ready"
     found = describe(deployment, namespace).version
@@ -91,7 +92,8 @@ def judge_lease(
     if lease is Missing.FORBIDDEN:
         text = f"you may not read the Lease {name} in namespace {namespace}"
         return Finding(Area.PROGRAMS, Level.UNKNOWN, text)
-    way = f"kubectl logs -n {namespace} -l app.kubernetes.io/name=daemonset-job --all-containers"
+    selector = "app.kubernetes.io/name=daemonset-job"
+    way = f"kubectl logs -n {namespace}{CLUSTER} -l {selector} --all-containers"
     if isinstance(lease, Missing):
         text = f"the Lease {name} does not exist: the program has never led, and {_WORK[name]}"
         return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, Forbidden, NotFound
 from daemonset_job.kube.client.resource import PODS
-from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.errors import CLUSTER, CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.system.kustomize import Manifest
 from kubectl_dsjob.system.resources import CRDS, DEPLOYMENTS, resource_of, title
@@ -129,7 +129,7 @@ async def _late(client: KubeClient, deployment: Mapping[str, Any], limit: float)
     message = f"{name} is not ready after {limit:g} s" + (f": {reason}" if reason else "")
     way = (
         "All objects are applied. An image that cannot be pulled: repeat with --image-prefix. "
-        f"Otherwise: kubectl describe pods -n {namespace} -l {selector}"
+        f"Otherwise: kubectl describe pods -n {namespace}{CLUSTER} -l {selector}"
     )
     return CliError(message, way, ExitCode.TIMEOUT)
 

@@ -52,6 +52,14 @@ def test_the_step_that_waits_is_approved(dsjob, rollout, annotations):
     assert annotations() == {"approve": "1"}
 
 
+def test_a_reason_that_a_report_would_cut_is_refused(dsjob, rollout, annotations):
+    for verb in ("abort", "rollback"):
+        done = dsjob(verb, "sweep", "--reason", "x" * 257)
+        assert done.returncode == 2
+        assert "at most 256 characters" in done.stderr
+    assert annotations() == {}
+
+
 def test_a_step_that_does_not_wait_is_approved_by_its_number_only(dsjob, rollout, annotations):
     done = dsjob("approve", "sweep")
     assert done.returncode == 2
@@ -72,7 +80,7 @@ def test_a_promotion_and_an_abort_are_written(dsjob, rollout, annotations):
     done = dsjob("abort", "sweep")
     assert done.returncode == 2
     assert "--reason" in done.stderr
-    assert dsjob("abort", "sweep", "--reason", "x" * 300).returncode == 0
+    assert dsjob("abort", "sweep", "--reason", "x" * 256).returncode == 0
     assert annotations() == {"promote": "all", "abort": "x" * 256}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from daemonset_job.api import names
-from kubectl_dsjob.doctor import crd_checks, job_checks, policy_checks, program_checks
+from kubectl_dsjob.doctor import crd_checks, job_checks, policy_checks, program_checks, stop_checks
 from kubectl_dsjob.doctor.findings import (
     Area,
     Finding,
@@ -51,7 +51,22 @@ def test_a_deployment_without_pods_says_what_does_not_happen():
         "daemonset-job-controller has 0 replicas, so there is no controller and terminator: "
         "no Job starts and no node completes"
     )
-    assert found.way_out == "kubectl scale -n sys deployment/daemonset-job-controller --replicas=1"
+    scale = "kubectl scale -n sys{cluster} deployment/daemonset-job-controller --replicas=1"
+    assert found.way_out == scale
+
+
+def test_a_stop_of_all_jobs_is_named_with_its_reason_and_the_command_that_ends_it():
+    order = {"metadata": {}, "data": {"stop": "true", "reason": "an incident"}}
+    [found] = stop_checks.judge_stop(order, "sys")
+    assert (found.area, found.level) == (Area.PROGRAMS, Level.NOTE)
+    assert "stopped all Jobs of this cluster (an incident)" in found.message
+    assert found.way_out == "kubectl dsjob resume-all --system-namespace sys{cluster}"
+    [found] = stop_checks.judge_stop(order, "daemonset-job-system")
+    assert found.way_out == "kubectl dsjob resume-all{cluster}"
+    assert stop_checks.judge_stop({"metadata": {}, "data": {"stop": "false"}}, "sys") == []
+    assert stop_checks.judge_stop(Missing.ABSENT, "sys") == []
+    [found] = stop_checks.judge_stop(Missing.FORBIDDEN, "sys")
+    assert found.level == Level.UNKNOWN
 
 
 @pytest.mark.parametrize(
