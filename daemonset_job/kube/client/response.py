@@ -16,13 +16,8 @@ ANSWER_TOO_LARGE = "AnswerTooLarge"
 
 async def read_body(response: aiohttp.ClientResponse, request: Request) -> bytes:
     """Return the body of a good answer, which is never held beyond its limit and one chunk."""
-    chunks: list[bytes] = []
-    held = 0
-    while chunk := await response.content.read(CHUNK_BYTES):
-        chunks.append(chunk)
-        held += len(chunk)
-        if held <= request.limit_bytes:
-            continue
+    body = await _read_up_to(request.limit_bytes, response)
+    if len(body) > request.limit_bytes:
         # Not release(): a server that sends more than was asked for may never stop.
         response.close()
         if not request.may_cut:
@@ -31,16 +26,25 @@ async def read_body(response: aiohttp.ClientResponse, request: Request) -> bytes
                 reason=ANSWER_TOO_LARGE,
                 request=request.description,
             )
-        break
-    return b"".join(chunks)[: request.limit_bytes]
+    return body[: request.limit_bytes]
 
 
 async def read_error(response: aiohttp.ClientResponse, request: Request) -> KubeError:
     """Return the error that an answer of 400 or above means."""
-    body = await response.content.read(ERROR_BODY_LIMIT_BYTES)
+    body = await _read_up_to(ERROR_BODY_LIMIT_BYTES, response)
     return error_from_response(
         response.status,
-        body,
+        body[:ERROR_BODY_LIMIT_BYTES],
         retry_after=response.headers.get("Retry-After"),
         request=request.description,
     )
+
+
+async def _read_up_to(limit_bytes: int, response: aiohttp.ClientResponse) -> bytes:
+    """Return the body up to the first chunk beyond the limit; one read is one chunk at most."""
+    chunks: list[bytes] = []
+    held = 0
+    while held <= limit_bytes and (chunk := await response.content.read(CHUNK_BYTES)):
+        chunks.append(chunk)
+        held += len(chunk)
+    return b"".join(chunks)
