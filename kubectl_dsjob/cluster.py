@@ -15,7 +15,8 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from daemonset_job.kube.client.selection import Selection
-from kubectl_dsjob.errors import CLUSTER, CliError
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.proposals import CLUSTER, at_job
 from kubectl_dsjob.run_view import RunView, group_runs, view_run
 
 # Reports have up to 1.5 MiB each.
@@ -115,7 +116,7 @@ async def need_report(client: KubeClient, namespace: str, report: str) -> RunVie
     try:
         first = parse_report(await client.get(JOB_REPORTS, report, namespace))
     except NotFound:
-        way = f"List the runs of a Job: kubectl dsjob history NAME -n {namespace}{CLUSTER}"
+        way = f"List the runs of a Job: kubectl dsjob history {at_job('NAME', namespace)}"
         raise CliError(f"there is no report {report!r} in {namespace!r}", way) from None
     selector = f"{names.LABEL_JOB_UID}={first.job_uid}"
     return view_run(None, await read_reports(client, namespace, selector) or [first])

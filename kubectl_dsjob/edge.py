@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, Final, NoReturn, TextIO
 
 import typer
 from loguru import logger
@@ -27,11 +27,14 @@ from daemonset_job.kube.client.errors import (
     Unavailable,
 )
 from daemonset_job.kube.client.messages import clean_text
-from kubectl_dsjob.errors import CLUSTER, CliError
+from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.target import Target
 
 _MESSAGE_LIMIT = 1024
+# The cluster that kubectl chooses without options.
+_ANYWHERE: Final = Target()
 
 
 class OutputError(CliError):
@@ -47,16 +50,15 @@ class Answer:
     code: ExitCode = ExitCode.SUCCESS
 
 
-def run(verb: Callable[[], Coroutine[Any, Any, Answer]], target: Target | None = None) -> None:
+def run(verb: Callable[[], Coroutine[Any, Any, Answer]], target: Target = _ANYWHERE) -> None:
     """Run a verb, print its answer, and end the command with its exit code.
 
     Commands that the answer or an error proposes name the cluster of `target`.
     """
     logger.disable("daemonset_job")
-    cluster = target.cluster_flags() if target is not None else ""
     try:
         answer = asyncio.run(verb())
-        show(replace(answer, words=answer.words.replace(CLUSTER, cluster)))
+        show(replace(answer, words=target.name_cluster(answer.words)))
     except KeyboardInterrupt:
         say("interrupted. The run goes on in the cluster.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
@@ -68,9 +70,9 @@ def run(verb: Callable[[], Coroutine[Any, Any, Answer]], target: Target | None =
         _discard(sys.stdout)
         _fail(error)
     except ExceptionGroup as group:
-        _fail(_first(group), cluster)
+        _fail(_first(group), target)
     except (CliError, OperatorError, ValueError) as error:
-        _fail(error, cluster)
+        _fail(error, target)
     raise typer.Exit(answer.code)
 
 
@@ -84,11 +86,11 @@ def _first(group: ExceptionGroup[Exception]) -> Exception:
     return error
 
 
-def _fail(error: Exception, cluster: str = "") -> NoReturn:
+def _fail(error: Exception, target: Target = _ANYWHERE) -> NoReturn:
     failure = as_cli_error(error)
     say(f"error: {clean_text(failure.message, _MESSAGE_LIMIT)}")
     if failure.way_out:
-        say(clean_text(failure.way_out, _MESSAGE_LIMIT).replace(CLUSTER, cluster))
+        say(target.name_cluster(clean_text(failure.way_out, _MESSAGE_LIMIT)))
     raise typer.Exit(failure.code) from None
 
 
@@ -161,7 +163,7 @@ def as_cli_error(error: Exception) -> CliError:
             message = "the API server refuses your credentials"
             way = (
                 "They may have expired: log in to the cluster again, then repeat the command. "
-                "`kubectl auth whoami` shows who you are."
+                f"`kubectl auth whoami{CLUSTER}` shows who you are."
             )
         case Forbidden() if error.is_namespace_ending:
             message = error.message
@@ -170,17 +172,19 @@ def as_cli_error(error: Exception) -> CliError:
             message = f"you may not do this: {error.message}"
             way = (
                 "Ask an administrator for the ClusterRole view, or edit to write: daemonset-job "
-                "adds its rights to both. `kubectl auth can-i --list` shows yours."
+                f"adds its rights to both. `kubectl auth can-i --list{CLUSTER}` shows yours."
             )
         case NotFound():
             message, way = _not_found(error)
         case Unavailable():
             message = f"the API server does not answer: {error.message}"
-            way = "Is the cluster up, and are you in its network? Try: kubectl cluster-info"
+            way = (
+                f"Is the cluster up, and are you in its network? Try: kubectl cluster-info{CLUSTER}"
+            )
         case Invalid():
             message, way = error.message, "Correct what it names, then repeat the command."
         case KubeError():
-            message, way = error.message, "Look at the cluster: kubectl cluster-info"
+            message, way = error.message, f"Look at the cluster: kubectl cluster-info{CLUSTER}"
         case _:
             message, way = str(error), ""
     return CliError(message, way, code)
@@ -189,9 +193,10 @@ def as_cli_error(error: Exception) -> CliError:
 def _not_found(error: NotFound) -> tuple[str, str]:
     """Return what does not exist, and the way out."""
     if error.request and not error.details.get("name"):
-        way = "Install it with kubectl dsjob install, or name another cluster with --context."
+        install = f"kubectl dsjob install{CLUSTER}"
+        way = f"Install it with {install}, or name another cluster with --context."
         return "the cluster has no CRD of daemonset-job", way
     if error.details.get("kind") == "namespaces":
-        way = "Name another one with -n, or create it: kubectl create namespace NAME"
+        way = f"Name another one with -n, or create it: kubectl create namespace NAME{CLUSTER}"
         return f"there is no namespace {error.details.get('name')!r}", way
-    return error.message, "Look at the cluster: kubectl cluster-info"
+    return error.message, f"Look at the cluster: kubectl cluster-info{CLUSTER}"

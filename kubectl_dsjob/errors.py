@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kubectl_dsjob.exit_codes import ExitCode
-
-# Where a command that is proposed names its cluster: the edge puts --context and --kubeconfig of
-# the user's command there. Without them the proposed command would go to another cluster.
-CLUSTER: Final = "{cluster}"
 
 
 class CliError(Exception):

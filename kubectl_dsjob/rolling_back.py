@@ -11,8 +11,9 @@ from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.rollback import can_roll_back
 from kubectl_dsjob.edge import Answer, say
-from kubectl_dsjob.errors import CLUSTER, CliError
+from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.proposals import at_job
 from kubectl_dsjob.reading import End, Show, follow
 from kubectl_dsjob.rollback_view import is_rolled_back
 from kubectl_dsjob.rollout_writing import check_reason
@@ -36,8 +37,8 @@ async def roll_back(
     await patch_job(target, name, patch)
     words = f"requested a rollback of {name}: no further node starts"
     if show is None:
-        where = f"-n {target.find_namespace()}{CLUSTER}"
-        way = f"follow it: kubectl dsjob status {name} {where} --watch"
+        where = at_job(name, target.find_namespace())
+        way = f"follow it: kubectl dsjob status {where} --watch"
         return Answer(words=f"{words}\n{way}")
     say(words)
     return await follow(target, name, limit_seconds, show, uids[-1], end=_END)
@@ -45,10 +46,10 @@ async def roll_back(
 
 def _check(job: Job) -> None:
     if is_rolled_back(job):
-        way = f"See how far it is: kubectl dsjob status {job.name} -n {job.namespace}{CLUSTER}"
+        way = f"See how far it is: kubectl dsjob status {at_job(job.name, job.namespace)}"
         raise CliError(f"a rollback of {job.name} was requested already", way, ExitCode.USAGE)
     if not can_roll_back(job):
-        edit = f"kubectl edit dsj {job.name} -n {job.namespace}{CLUSTER}"
+        edit = f"kubectl edit dsj {at_job(job.name, job.namespace)}"
         way = f"Add it, then repeat the command: {edit}"
         if job.spec.is_continuous:
             way = "It is Continuous: apply a spec that undoes the change, as another revision."

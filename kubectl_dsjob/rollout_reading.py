@@ -6,10 +6,11 @@ from daemonset_job.api.job import Job
 from daemonset_job.kube.client.messages import clean_text
 from kubectl_dsjob.cluster import find_job
 from kubectl_dsjob.edge import Answer
-from kubectl_dsjob.errors import CLUSTER, CliError
+from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.node_tables import format_rows
 from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.proposals import CLUSTER, at_job
 from kubectl_dsjob.run_view import NAME_LIMIT
 from kubectl_dsjob.target import Target
 
@@ -32,8 +33,8 @@ def _rows(job: Job) -> list[list[str]]:
     if progress is None or not progress.plan:
         way = (
             "A plan is made for a Job with spec.rollout that is suspended before it starts: apply "
-            f"it with suspend: true. See how far it is: kubectl dsjob status {job.name} "
-            f"-n {job.namespace}{CLUSTER}"
+            f"it with suspend: true. See how far it is: kubectl dsjob status "
+            f"{at_job(job.name, job.namespace)}"
         )
         raise CliError(f"there is no plan of {job.name!r}", way, ExitCode.USAGE)
     rows = []

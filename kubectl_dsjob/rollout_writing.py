@@ -11,8 +11,9 @@ from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.rollout_requests import ABORT_LIMIT, PROMOTE_ALL
 from kubectl_dsjob.edge import Answer
-from kubectl_dsjob.errors import CLUSTER, CliError
+from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.proposals import at_job
 from kubectl_dsjob.target import Target
 from kubectl_dsjob.writing import check_going_on, patch_job
 
@@ -91,7 +92,7 @@ def _waiting_step(job: Job) -> int:
 
 
 def _status_command(job: Job) -> str:
-    return f"kubectl dsjob status {job.name} -n {job.namespace}{CLUSTER}"
+    return f"kubectl dsjob status {at_job(job.name, job.namespace)}"
 
 
 def _annotation(key: str, value: str) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from daemonset_job.api import names
 from daemonset_job.kube.client.errors import Forbidden, KubeError, NotFound
 from daemonset_job.kube.client.resource import CONFIG_MAPS
 from kubectl_dsjob.edge import Answer
-from kubectl_dsjob.errors import CLUSTER, CliError
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.system.installed import find_installed
 from kubectl_dsjob.target import Target
 
@@ -45,8 +46,8 @@ async def resume_all(target: Target, namespace: str) -> Answer:
 def _no_controller(namespace: str) -> str:
     return (
         f"wrote ConfigMap {names.STOP_CONFIG_MAP} in namespace {namespace}, where no controller "
-        "is: one in another namespace does not read it. `kubectl dsjob doctor` finds it; name its "
-        "namespace with --system-namespace."
+        f"is: one in another namespace does not read it. `kubectl dsjob doctor{CLUSTER}` finds it; "
+        "name its namespace with --system-namespace."
     )
 
 

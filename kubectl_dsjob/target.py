@@ -13,6 +13,7 @@ import yaml
 from daemonset_job.kube.client.client import KubeClient
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.proposals import CLUSTER
 
 DEFAULT_NAMESPACE = "default"
 USER_AGENT = "kubectl-dsjob"
@@ -51,6 +52,10 @@ class Target:
     def cluster_flags(self) -> str:
         """Return the options that name the cluster, for a command that has the namespace."""
         return Target(self.context, "", self.kubeconfig).flags()
+
+    def name_cluster(self, text: str) -> str:
+        """Return a text whose proposed commands name this cluster."""
+        return text.replace(CLUSTER, self.cluster_flags())
 
     def flags(self) -> str:
         """Return the options as text, to repeat them in a command that is proposed."""

@@ -17,10 +17,11 @@ from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from kubectl_dsjob import manifests
 from kubectl_dsjob.cluster import find_job, find_near, read_history, read_run
 from kubectl_dsjob.edge import Answer, say
-from kubectl_dsjob.errors import CLUSTER, CliError
+from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.node_tables import format_objects
 from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.proposals import at_job
 from kubectl_dsjob.reading import Show, follow
 from kubectl_dsjob.rollback_view import is_rolled_back
 from kubectl_dsjob.target import Target
@@ -39,8 +40,8 @@ async def run_job(
         created = await _create(client, body, namespace)
     say(f"created {wish.name} in namespace {namespace}")
     if show is None:
-        where = f"-n {namespace}{CLUSTER}"
-        return Answer(words=f"follow it: kubectl dsjob status {wish.name} {where} --watch")
+        where = at_job(wish.name, namespace)
+        return Answer(words=f"follow it: kubectl dsjob status {where} --watch")
     return await follow(target, wish.name, limit_seconds, show, created["metadata"]["uid"])
 
 
@@ -92,7 +93,7 @@ def check_going_on(job: Job) -> None:
         what = "is rolled back" if is_rolled_back(job) else "is aborted"
         way = (
             "Apply its manifest under another name, or delete the Job and apply it again: "
-            f"kubectl delete dsj {job.name} -n {job.namespace}{CLUSTER}"
+            f"kubectl delete dsj {at_job(job.name, job.namespace)}"
         )
         raise CliError(f"{job.name} {what}, and no retry revives it", way)
 
@@ -120,7 +121,7 @@ def _rerun_patch(job: Job, nodes: tuple[str, ...]) -> dict[str, Any]:
         return manifests.rerun_patch(nodes, _request())
     way = (
         "Wait until it is deleted, or delete it yourself: "
-        f"kubectl delete dsj {job.name} -n {job.namespace}{CLUSTER}"
+        f"kubectl delete dsj {at_job(job.name, job.namespace)}"
     )
     raise CliError(f"{job.name} still exists, and its policy is not Continuous", way)
 
@@ -147,7 +148,7 @@ async def _create(
         return await client.create(JOBS, body, namespace, dry_run=dry_run)
     except AlreadyExists:
         name = body["metadata"]["name"]
-        way = f"Use another name, or delete it: kubectl delete dsj {name} -n {namespace}{CLUSTER}"
+        way = f"Use another name, or delete it: kubectl delete dsj {at_job(name, namespace)}"
         raise CliError(f"there is a Job {name!r} in {namespace!r} already", way) from None
 
 
@@ -159,7 +160,7 @@ async def patch_job(target: Target, name: str, patch: Callable[[Job], dict[str, 
         if job is None:
             way = await find_near(client, namespace, name)
             if await read_run(client, namespace, name) is not None:
-                read = f"kubectl dsjob report {name} -n {namespace}{CLUSTER}"
+                read = f"kubectl dsjob report {at_job(name, namespace)}"
                 way = f"It is deleted. Read its report: {read}"
             raise CliError(f"there is no Job {name!r} in {namespace!r}", way)
         # The UID is a precondition: a Job that was created again under the name stays as it is.

@@ -22,6 +22,7 @@ from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.live_view import lines_to
 from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.reading import follow
 from kubectl_dsjob.target import Target
 
@@ -102,7 +103,8 @@ async def _round(wish: BundleWish, target: Target) -> asyncio.Task[None] | None:
             uid, done = await put_job(client, job, where)
     except (CliError, OperatorError) as error:
         failure = as_cli_error(error)
-        _log(f"error: {failure.message}. {failure.way_out} Waiting for a change of the folder.")
+        way = target.name_cluster(failure.way_out)
+        _log(f"error: {failure.message}. {way} Waiting for a change of the folder.")
         return None
     _log(f"{done}, with image {built.image}")
     say("\n".join(order(built.folder)))
@@ -155,9 +157,11 @@ def _next(wish: ImageWish, built: Built, write: Path | None) -> str:
     if write is not None:
         return f"wrote {write}; build it: docker build -t {built.image} {write}"
     if wish.is_pushed or wish.load:
-        return f"{built.image} is ready. Apply the manifest: kubectl apply -f -"
+        return f"{built.image} is ready. Apply the manifest: kubectl apply{CLUSTER} -f -"
     if wish.save is not None:
-        return f"Put {wish.save} onto the nodes, then apply the manifest: kubectl apply -f -"
+        return (
+            f"Put {wish.save} onto the nodes, then apply the manifest: kubectl apply{CLUSTER} -f -"
+        )
     return f"{built.image} is on this machine only. Nodes get it with --push, --save or --load."
 
 

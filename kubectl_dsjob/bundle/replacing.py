@@ -11,7 +11,8 @@ from daemonset_job.api import names
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Forbidden, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, PODS
-from kubectl_dsjob.errors import CLUSTER, CliError
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.proposals import CLUSTER, at_job
 from kubectl_dsjob.target import USER_AGENT
 
 # A task has 10 s to end, unless its template says otherwise; nodes that are down take minutes.
@@ -56,7 +57,7 @@ def _check_origin(before: dict[str, Any], body: dict[str, Any], namespace: str) 
     labels = before["metadata"].get("labels") or {}
     if labels.get(names.LABEL_BUNDLE) != bundle:
         name = body["metadata"]["name"]
-        delete = f"kubectl delete dsj {name} -n {namespace}{CLUSTER}"
+        delete = f"kubectl delete dsj {at_job(name, namespace)}"
         way = f"Use another --name, or delete it yourself: {delete}"
         message = f"there is a Job {name!r} in {namespace!r} that is not of the bundle {bundle!r}"
         raise CliError(message, way)

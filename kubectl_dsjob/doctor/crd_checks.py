@@ -10,6 +10,7 @@ from daemonset_job.kube.client.resource import JOBS
 from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.doctor.findings import Area, Finding, Level
 from kubectl_dsjob.doctor.reads import Missing, read, read_all
+from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.system.crds import compare_crds
 from kubectl_dsjob.system.render import VERSION_LABEL, crds, version
 from kubectl_dsjob.system.resources import CRDS
@@ -41,7 +42,7 @@ def compare(there: Mapping[str, Any], expected: Mapping[str, Any]) -> list[Findi
     )
     if established.get("status") != "True":
         text = f"{name} is not established: {established.get('message') or 'not yet'}"
-        way = f"kubectl describe crd {name}; another CRD may have the same names."
+        way = f"kubectl describe crd {name}{CLUSTER}; another CRD may have the same names."
         return [Finding(Area.CRDS, Level.PROBLEM, text, way)]
     changes = compare_crds(there, expected)
     label = (there["metadata"].get("labels") or {}).get(VERSION_LABEL)
@@ -62,7 +63,7 @@ def compare(there: Mapping[str, Any], expected: Mapping[str, Any]) -> list[Findi
     return [Finding(Area.CRDS, Level.OK, f"{name} is that of version {version()}")]
 
 
-_WAY_OLD: Final = "Upgrade the system: kubectl dsjob upgrade."
+_WAY_OLD: Final = f"Upgrade the system: kubectl dsjob upgrade{CLUSTER}"
 
 
 async def _by_a_list(client: KubeClient, name: str, namespace: str) -> Finding:
@@ -78,7 +79,8 @@ async def _by_a_list(client: KubeClient, name: str, namespace: str) -> Finding:
 
 
 def _absent(name: str) -> Finding:
-    way = "Install the system: kubectl dsjob install. Or name another cluster with --context."
+    install = f"kubectl dsjob install{CLUSTER}"
+    way = f"Install the system: {install}. Or name another cluster with --context."
     return Finding(Area.CRDS, Level.PROBLEM, f"there is no CRD {name}", way)
 
 

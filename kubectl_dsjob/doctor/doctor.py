@@ -14,7 +14,7 @@ from kubectl_dsjob.doctor.policy_checks import check_policies
 from kubectl_dsjob.doctor.program_checks import check_programs
 from kubectl_dsjob.doctor.stop_checks import check_stop
 from kubectl_dsjob.edge import Answer
-from kubectl_dsjob.errors import CLUSTER, CliError
+from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.system.installed import find_namespace
@@ -48,7 +48,6 @@ async def examine(
             *await check_access(client, namespace),
             *await check_jobs(client, None if is_everywhere else namespace, now, limit),
         ]
-    cluster = target.cluster_flags()
-    findings = [replace(f, way_out=f.way_out.replace(CLUSTER, cluster)) for f in findings]
+    findings = [replace(found, way_out=target.name_cluster(found.way_out)) for found in findings]
     text = format_json(findings) if output == Output.JSON else format_findings(findings)
     return Answer(text, code=ExitCode.SUCCESS if is_well(findings) else ExitCode.FAILURE)

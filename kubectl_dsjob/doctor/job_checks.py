@@ -16,7 +16,7 @@ from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.doctor.findings import Area, Finding, Level
 from kubectl_dsjob.doctor.reads import Missing, read_all
 from kubectl_dsjob.doctor.rollback_checks import judge_rollback
-from kubectl_dsjob.errors import CLUSTER
+from kubectl_dsjob.proposals import at_job
 from kubectl_dsjob.rollback_view import is_rolled_back
 from kubectl_dsjob.tables import duration
 
@@ -63,7 +63,7 @@ def judge_job(raw: Mapping[str, Any], now: datetime, limit: timedelta) -> Findin
         job = parse_job(raw)
     except ValueError as error:
         text = f"{namespace}/{name} cannot be read: {error}"
-        return _stuck(text, f"kubectl edit dsj {name} -n {namespace}{CLUSTER}")
+        return _stuck(text, f"kubectl edit dsj {at_job(name, namespace)}")
     deleted = parse_time(metadata.get("deletionTimestamp"))
     if deleted is not None:
         if now - deleted <= limit:
@@ -158,7 +158,7 @@ def _head(job: Job) -> str:
 
 
 def _where(job: Job) -> str:
-    return f"{job.name} -n {job.namespace}{CLUSTER}"
+    return at_job(job.name, job.namespace)
 
 
 def _stuck(text: str, way: str) -> Finding:

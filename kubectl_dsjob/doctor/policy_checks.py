@@ -11,6 +11,7 @@ from daemonset_job.kube.client.errors import Forbidden
 from daemonset_job.kube.client.resource import ADMISSION_BINDINGS, ADMISSION_POLICIES
 from kubectl_dsjob.doctor.findings import Area, Finding, Level
 from kubectl_dsjob.doctor.reads import Missing, read
+from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.system.installed import present_components
 from kubectl_dsjob.system.render import SystemWish, component_objects
 
@@ -50,7 +51,7 @@ def judge_policy(
     name: str, policy: Mapping[str, Any] | Missing, binding: Mapping[str, Any] | Missing
 ) -> Finding:
     """Return what there is to say about a policy and its binding. Pure."""
-    way = "Apply the manifests again: kubectl dsjob upgrade, or your kustomization."
+    way = f"Apply the manifests again: kubectl dsjob upgrade{CLUSTER}, or your kustomization."
     if isinstance(policy, Missing):
         text = f"the policy {name} does not exist: what it forbids is allowed"
         return Finding(Area.POLICIES, Level.PROBLEM, text, way)

@@ -13,7 +13,7 @@ from daemonset_job.kube.client.resource import LEASES, PODS
 from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.doctor.findings import Area, Finding, Level
 from kubectl_dsjob.doctor.reads import Missing, read, read_all
-from kubectl_dsjob.errors import CLUSTER
+from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.system.crds import is_older
 from kubectl_dsjob.system.installed import (
     CONTROLLER,
@@ -36,7 +36,7 @@ async def check_programs(client: KubeClient, namespace: str, now: datetime) -> l
     """Return what there is to say about both programs in the namespace of the system."""
     deployments = [await read(client, DEPLOYMENTS, n, namespace) for n in (CONTROLLER, TERMINATOR)]
     if deployments[0] is Missing.ABSENT:
-        way = "kubectl dsjob install; or name its namespace with --system-namespace."
+        way = f"kubectl dsjob install{CLUSTER}; or name its namespace with --system-namespace."
         text = f"there is no Deployment {CONTROLLER} in namespace {namespace}: {_WORK[CONTROLLER]}"
         return [Finding(Area.PROGRAMS, Level.PROBLEM, text, way)]
     found: list[Finding] = []
@@ -81,7 +81,7 @@ def judge_deployment(deployment: Mapping[str, Any], pods: Sequence[Mapping[str, 
         return Finding(Area.PROGRAMS, Level.NOTE, text + _why(pods))
     if is_older(found, version()):
         text += f"; this program is {version()}"
-        return Finding(Area.PROGRAMS, Level.NOTE, text, "kubectl dsjob upgrade")
+        return Finding(Area.PROGRAMS, Level.NOTE, text, f"kubectl dsjob upgrade{CLUSTER}")
     return Finding(Area.PROGRAMS, Level.OK, text)
 
 

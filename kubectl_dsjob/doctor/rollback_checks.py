@@ -9,7 +9,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import RolledBackReason
 from daemonset_job.api.states import ConditionType
 from kubectl_dsjob.doctor.findings import Area, Finding, Level
-from kubectl_dsjob.errors import CLUSTER
+from kubectl_dsjob.proposals import at_job
 from kubectl_dsjob.tables import duration
 
 # A person has to act: nothing goes on by itself.
@@ -36,6 +36,6 @@ def judge_rollback(job: Job, now: datetime, limit: timedelta) -> Finding | None:
         f"{job.namespace}/{job.name} is not rolled back for "
         f"{duration((now - since).total_seconds())}: {found.reason}: {found.message}"
     )
-    status = f"kubectl dsjob status {job.name} -n {job.namespace}{CLUSTER}"
+    status = f"kubectl dsjob status {at_job(job.name, job.namespace)}"
     way = f"Correct what the message names. Then: {status}"
     return Finding(Area.JOBS, Level.PROBLEM, text, way)

@@ -15,8 +15,9 @@ from typing import Any, Final
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, Forbidden, NotFound
 from daemonset_job.kube.client.resource import PODS
-from kubectl_dsjob.errors import CLUSTER, CliError
+from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.system.kustomize import Manifest
 from kubectl_dsjob.system.resources import CRDS, DEPLOYMENTS, resource_of, title
 from kubectl_dsjob.system.rollout import is_rolled_out, pod_selector, waiting_reason
@@ -142,7 +143,7 @@ async def _wait_for_crds(client: KubeClient, names: Sequence[str]) -> None:
             if any(c["type"] == "Established" and c["status"] == "True" for c in conditions or ()):
                 break
             if time.monotonic() > deadline:
-                way = f"Read its conditions: kubectl describe crd {name}"
+                way = f"Read its conditions: kubectl describe crd {name}{CLUSTER}"
                 raise CliError(f"the CRD {name} is not established", way, ExitCode.TIMEOUT)
             await asyncio.sleep(_POLL_SECONDS)
 

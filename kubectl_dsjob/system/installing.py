@@ -17,6 +17,7 @@ from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.node_tables import format_objects
 from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.system.applying import Change, Effect, apply_all, check_apply, wait_for_programs
 from kubectl_dsjob.system.crds import CrdChanges, compare_crds, is_downgrade, is_older
 from kubectl_dsjob.system.installed import (
@@ -100,7 +101,7 @@ async def install(target: Target, wish: InstallWish) -> Answer:
             raise CliError(f"the system is installed in namespace {there} already", way)
         before = await find_installed(client, system.namespace)
         if before is not None and is_older(before.version, version()):
-            way = "Upgrade it: kubectl dsjob upgrade"
+            way = f"Upgrade it: kubectl dsjob upgrade{CLUSTER}"
             raise CliError(f"version {before.version} is installed, an earlier one", way)
         await _check_version(client, before)
         await _check_components(client, system)
@@ -113,7 +114,8 @@ async def upgrade(target: Target, wish: InstallWish) -> Answer:
         namespace = await find_namespace(client, wish.namespace)
         before = await find_installed(client, namespace)
         if before is None:
-            way = "Install it: kubectl dsjob install. Or name its namespace with --namespace."
+            install = f"kubectl dsjob install{CLUSTER}"
+            way = f"Install it: {install}. Or name its namespace with --namespace."
             raise CliError(f"the system is not installed in namespace {namespace}", way)
         is_bare = wish.components is None and not wish.image_prefix and not wish.tag
         if before.wish is None and is_bare:

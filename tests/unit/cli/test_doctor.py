@@ -94,7 +94,7 @@ def test_a_deployment_that_is_not_ready_says_why(status, words):
 def test_an_earlier_version_and_fewer_pods_are_notes():
     assert program_checks.judge_deployment(deployment(), ()).level == Level.OK
     old = program_checks.judge_deployment(deployment(tag="v0.0.9"), ())
-    assert (old.level, old.way_out) == (Level.NOTE, "kubectl dsjob upgrade")
+    assert (old.level, old.way_out) == (Level.NOTE, "kubectl dsjob upgrade{cluster}")
     few = program_checks.judge_deployment(deployment(replicas=2), ())
     assert (few.level, "1 of 2 pods" in few.message) == (Level.NOTE, True)
 

@@ -10,8 +10,9 @@ import typer
 
 from daemonset_job.kube.client.errors import Forbidden
 from kubectl_dsjob import edge
-from kubectl_dsjob.errors import CLUSTER, CliError
+from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.target import Target
 
 ROOT = Path(__file__).parents[3]
@@ -26,14 +27,14 @@ typer.run(lambda: edge.run(verb))
 """
 
 
-def end_of(answer_or_error, target=None):
+def end_of(answer_or_error, *target):
     async def verb():
         if isinstance(answer_or_error, Exception):
             raise answer_or_error
         return answer_or_error
 
     with pytest.raises(typer.Exit) as caught:
-        edge.run(verb, target)
+        edge.run(verb, *target)
     return caught.value.exit_code
 
 
@@ -54,15 +55,15 @@ def test_an_error_is_a_sentence_and_a_way_out_on_one_line_each(capsys):
 @pytest.mark.parametrize(
     ("target", "flags"),
     [
-        (None, ""),
-        (Target(), ""),
-        (Target("east", "team", "/etc/k"), " --context east --kubeconfig /etc/k"),
+        ((), ""),
+        ((Target(),), ""),
+        ((Target("east", "team", "/etc/k"),), " --context east --kubeconfig /etc/k"),
     ],
 )
 def test_commands_that_are_proposed_name_the_cluster_of_the_command(target, flags, capsys):
     words = f"kubectl delete dsj sweep -n team{CLUSTER}"
     for ended in (CliError("it exists", words), edge.Answer(words=words)):
-        end_of(ended, target)
+        end_of(ended, *target)
         assert capsys.readouterr().err.endswith(f"kubectl delete dsj sweep -n team{flags}\n")
 
 
