@@ -130,7 +130,8 @@ def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:
     if not (may_end and job.is_true(ConditionType.COMPLETE)) or adds_nodes(snapshot):
         return RunState(RunOutcome.IN_PROGRESS)
     is_due = counts.names(NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE)
-    if is_due or _has_joined(snapshot, counts):
+    # The end that is on record says nothing of a newer revision.
+    if is_due or job.has_new_revision or _has_joined(snapshot, counts):
         return RunState(RunOutcome.IN_PROGRESS)
     return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
 

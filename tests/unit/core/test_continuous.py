@@ -56,6 +56,21 @@ def test_an_inexact_count_takes_nothing_back() -> None:
     assert conditions(cluster)["Complete"] == ("True", "AllNodesCompleted")
 
 
+def test_an_inexact_count_keeps_no_completion_of_an_older_revision() -> None:
+    """The user changes what runs while a pod is created again: nothing shows yet who is due."""
+    cluster = standing("a", completed=("a",))
+    run(cluster)
+    cluster.pods = []
+    change(cluster, image="example/task:2")
+    run(cluster)
+    assert cluster.job.status.observed_generation == cluster.job.generation
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+    assert cluster.report_status is not None
+    assert cluster.report_status["phase"] != "Succeeded"
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+
+
 def test_a_failed_node_does_not_end_the_run() -> None:
     cluster = standing("a", "b", "c", completed=("a",))
     cluster.pods[1] = failing("b")
