@@ -15,6 +15,7 @@ from job_controller.core.daemon_set_actions import create_again_actions, daemon_
 from job_controller.core.job_actions import CreateJob
 from job_controller.core.owned_jobs.part import part_actions
 from job_controller.core.owned_jobs.rollback import evaluate_rollback
+from job_controller.core.owned_jobs.stopped_pods import find_stopped_pods
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -110,7 +111,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     work = _work_actions(snapshot, _Work(counts, run, rollout, blocker, stays_until))
     work += [
         *prepared.actions,
-        *pod_actions(counts, rollout, prepared.ready),
+        *pod_actions(counts, rollout, prepared.ready, find_stopped_pods(snapshot, counts)),
         *part_actions(snapshot, rollout.parts, may_create=rollout.may_create_parts),
     ]
     ours = snapshot.owned_daemon_set

@@ -9,8 +9,16 @@ from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 
 
-def pod_actions(counts: NodeCounts, rollout: RolloutState, ready: tuple[Pod, ...]) -> list[Action]:
-    """Return the deletions of pods, and the removal of the gates of those that are ready."""
+def pod_actions(
+    counts: NodeCounts,
+    rollout: RolloutState,
+    ready: tuple[Pod, ...],
+    stopped: list[tuple[Pod, str]],
+) -> list[Action]:
+    """Return the deletions of pods, and the removal of the gates of those that are ready.
+
+    `stopped` are pods that a rollback does not wait for, each with why it is deleted.
+    """
     actions: list[Action] = []
     over = [(pod, "its node does not have to run it") for pod in counts.surplus_pods]
     over += [
@@ -19,6 +27,8 @@ def pod_actions(counts: NodeCounts, rollout: RolloutState, ready: tuple[Pod, ...
         if (why := _why_deleted(node, counts))
     ]
     over += [(pod, "its node is unreachable and set aside") for pod in rollout.dead_pods]
+    known = {pod.uid for pod, _ in over}
+    over += [(pod, why) for pod, why in stopped if pod.uid not in known]
     if over:
         pods = tuple(pod for pod, _ in over)
         actions.append(DeletePods(pods, {pod.uid: why for pod, why in over}))

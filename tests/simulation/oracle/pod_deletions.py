@@ -3,7 +3,8 @@
 Reasons are a retry, a failure on record, a task that printed the token and exited, and a pod of a
 former node of that name. With `completion.release` a completed node is one, too. With
 `failurePolicy.pods: Keep` a failure is none. In a rollout the pod of a node that is set aside
-is one: its task must not go on beside that of the next node.
+is one: its task must not go on beside that of the next node. In a run that is rolled back, it is a
+later pod of a completed node, or one that has not started the task. The rollback would wait for it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states
 from tests.simulation.pod_status import task_status
-from tests.simulation.server import NODES, Raw
+from tests.simulation.server import JOBS, NODES, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -25,7 +26,8 @@ INVARIANTS = (
         "and failurePolicy.pods is not Keep. It also deletes a pod whose task completed its node "
         "and exited, a pod that is older than its node, and one whose node is due again "
         "(`demands`). With completion.release it deletes the pod of a node in the ledger, and in a "
-        "rollout that of a node that is set aside.",
+        "rollout that of a node that is set aside. In a run that is rolled back it deletes a later "
+        "pod of a completed node, and one whose task cannot start.",
         mutant="deletes_running_pods",
         seed=1,
         excuses={
@@ -58,6 +60,7 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
         or _has_exited_after_token(world, pod, job_uid)
         or (is_released and oracle.is_entered(job_uid, node, raw["metadata"]["uid"]))
         or ("rollout" in spec and "setAsideAt" in (node_states(world, job_uid).get(node) or {}))
+        or _holds_rollback(world, pod, job_uid)
     ):
         return
     is_kept = spec.get("failurePolicy", {}).get("pods") == "Keep"
@@ -69,6 +72,19 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
         return
     words = f"the pod of {node} is deleted for nothing{oracle.timeouts.skews()}"
     oracle.violate("pod deletion", words)
+
+
+def _holds_rollback(world: World, pod: Raw, job_uid: str) -> bool:
+    """Return whether a run is rolled back, and the pod does no work that has to be finished."""
+    job = next((j for j in world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), None)
+    if job is None or not world.oracle.rollbacks.is_asked(job):
+        return False
+    entry = world.oracle.evidence.entered.get((job_uid, pod["spec"]["meant_for"]))
+    if entry is not None and entry[1] != pod["metadata"]["name"]:
+        return True
+    task = task_status(pod)
+    has_begun = bool({"running", "terminated"} & (task.get("state") or {}).keys())
+    return not has_begun and not task.get("lastState") and not task.get("restartCount")
 
 
 def _has_failed_on_record(world: World, pod: Raw, job_uid: str) -> bool:

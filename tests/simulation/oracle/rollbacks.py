@@ -98,12 +98,15 @@ class Rollbacks:
             words = f"{node['metadata']['name']} started the task and is not rolled back"
             self._oracle.violate("rollback", words)
 
-    def judge_rest(self, job: Raw) -> None:
-        """Judge a Job at rest: a run that is to be rolled back is, or it waits."""
+    def is_asked(self, job: Raw) -> bool:
+        """Return whether a user wants the run rolled back: by its policy, or by a request."""
         policy = job["spec"].get("failurePolicy") or {}
         by_policy = policy.get("action") == "Rollback" and is_true(job, "Failed")
-        annotations = job["metadata"].get("annotations") or {}
-        if not (by_policy or ANNOTATION_ROLLBACK in annotations) or is_true(job, "RolledBack"):
+        return by_policy or ANNOTATION_ROLLBACK in (job["metadata"].get("annotations") or {})
+
+    def judge_rest(self, job: Raw) -> None:
+        """Judge a Job at rest: a run that is to be rolled back is, or it waits."""
+        if not self.is_asked(job) or is_true(job, "RolledBack"):
             return
         uid, name = job["metadata"]["uid"], job["metadata"]["name"]
         if any(self._is_kept(machine.name, uid) for machine in self._world.machines.values()):

@@ -42,6 +42,8 @@ class RolloutWorld:
         self.started: list[str] = []
         self.plan = Plan()
         self.extra: dict[str, Any] = {}
+        # For how long the controller has seen all that there is.
+        self.seen = timedelta(minutes=10)
         # How many actions of a plan are executed before the process ends, None for all.
         self.limit: int | None = None
 
@@ -58,7 +60,7 @@ class RolloutWorld:
         for _ in range(passes):
             self.now += timedelta(seconds=1)
             found = self.cluster.snapshot(settings=self.settings, **self.extra)
-            self.plan = decide(seen_before(found, timedelta(minutes=10), self.now), self.now)
+            self.plan = decide(seen_before(found, self.seen, self.now), self.now)
             for action in self.plan.actions[: self.limit]:
                 self._execute(action)
         return self.plan

@@ -1,10 +1,12 @@
 """When a run is rolled back, on which nodes, and what is said of it."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from daemonset_job.api import names
+from daemonset_job.api.container import Container
 from daemonset_job.api.job_spec import parse_spec
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.taints import Taint
@@ -87,6 +89,54 @@ def test_tasks_at_work_finish_before_the_rollback():
     assert world.message == "the rollback waits for the tasks that are at work on a"
     assert world.created == []
     assert world.plan.requeue_after is not None
+    world.complete("a")
+    world.step(3)
+    assert world.included() == ["a", "b"]
+
+
+def test_a_completed_node_that_does_its_work_again_keeps_no_rollback_waiting():
+    """Its pod was deleted before the template had the gate, and nothing records the next end."""
+    world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
+    world.step(3)
+    world.complete("a")
+    world._put(make_pod("a", serial=2))
+    world.fail("b")
+    world.step(2)
+    assert world.rollback is not None
+    world.step()
+    assert all(pod.is_gated for pod in world.cluster.pods if pod.node_name == "a")
+    world.step(3)
+    assert world.included() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["ImagePullBackOff", "CreateContainerConfigError", "ContainerCreating"],
+)
+def test_a_pod_whose_task_cannot_start_keeps_no_rollback_waiting(reason):
+    """The last one is a volume that cannot be mounted: after a while the report says so."""
+    world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
+    world.step(3)
+    assert world.at_work == ["a", "b"]
+    (pod,) = [each for each in world.cluster.pods if each.node_name == "a"]
+    waiting = Container(state="waiting", reason=reason)
+    world._put(replace(pod, container=waiting, phase="Pending"))
+    world.seen = timedelta(seconds=60)
+    world.fail("b")
+    world.step(7)
+    assert all(each.is_gated for each in world.cluster.pods if each.node_name == "a")
+    assert world.included() == ["b"]
+
+
+def test_a_pod_that_may_start_any_moment_is_waited_for():
+    world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
+    world.step(3)
+    (pod,) = [each for each in world.cluster.pods if each.node_name == "a"]
+    world._put(replace(pod, container=Container(state="waiting"), phase="Pending"))
+    world.seen = timedelta(seconds=40)
+    world.fail("b")
+    world.step(5)
+    assert world.message == "the rollback waits for the tasks that are at work on a"
     world.complete("a")
     world.step(3)
     assert world.included() == ["a", "b"]
