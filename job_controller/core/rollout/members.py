@@ -13,6 +13,7 @@ from daemonset_job.api.states import NodeState
 from job_controller.core.rollout.node_order import sort_nodes, zone_of
 from job_controller.core.rollout.places import Places
 from job_controller.core.rollout.turns import Place
+from job_controller.core.state.absence import has_begun
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
@@ -25,12 +26,14 @@ class StepMembers:
 
     `waiting` are those that may get their turn in it, in their order. `is_done`: no further node
     has to have its turn in it, and all that had theirs have finished. `had_turn` are the names of
-    the nodes that had their turn in this step. `is_empty`: its selector selects no node.
+    the nodes that had their turn in this step. Those of them in `left` have left the cluster since.
+    `is_empty`: its selector selects no node.
     """
 
     waiting: tuple[Place, ...] = ()
     is_done: bool = False
     had_turn: frozenset[str] = field(default_factory=frozenset)
+    left: frozenset[str] = field(default_factory=frozenset)
     is_empty: bool = False
 
 
@@ -59,24 +62,28 @@ def find_members(
         for name in places.turned.keys() | counts.set_aside
         if name in records and records[name].step == number
     )
+    gone = _left_after_turn(snapshot, records)
+    left = frozenset(name for name in gone if records[name].step == number)
     if step is None or not counts.desired:
         # Without nodes no step is over: some may join, or be selected by a change of the Job.
-        return StepMembers(waiting, had_turn=had_turn)
+        return StepMembers(waiting, had_turn=had_turn | left, left=left)
     begun = _begun_nodes(snapshot, counts, places) - earlier
     if step.selector is None:
         desired = counts.desired - len(earlier)
         # On those nothing of the task has run: other nodes have their turn in their place.
         idle = _set_aside_without_turn(snapshot, counts, records)
         target = min(max(share_of(step.nodes, desired), 1), max(desired - len(idle), 0))
-        lacking = max(target - len(begun - idle), 0)
-        return StepMembers(waiting[:lacking], not lacking and not places.taken, had_turn)
+        lacking = max(target - len(begun - idle - gone) - len(gone), 0)
+        is_done = not lacking and not places.taken
+        return StepMembers(waiting[:lacking], is_done, had_turn | left, left)
     chosen = parse_label_selector(step.selector)
     selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
     return StepMembers(
         tuple(place for place in waiting if place.name in selected),
         selected <= begun and not places.taken and not counts.missing,
         # A node that never started because it is unreachable has not shown that all is well.
-        had_turn | (selected & counts.set_aside),
+        had_turn | left | (selected & counts.set_aside),
+        left,
         is_empty=not selected,
     )
 
@@ -135,6 +142,24 @@ def _set_aside_without_turn(
         for name in counts.set_aside
         if (record := records.get(name)) is None or not record.step or record.revision != revision
     }
+
+
+def _left_after_turn(snapshot: Snapshot, records: Mapping[str, NodeRecord]) -> set[str]:
+    """Return the nodes that left the cluster after they had begun what the Job runs.
+
+    They stay counted for their step. The task may be why a machine is replaced: if others had their
+    turn in its place, a step of one node could go through the whole cluster before its check.
+    """
+    found = set()
+    for name, record in records.items():
+        if not record.step or record.revision != snapshot.job.revision:
+            continue
+        if not has_begun(record) and record.state not in {NodeState.FAILED, NodeState.REMOVED}:
+            continue
+        node = snapshot.nodes.get(name)
+        if node is None or node.uid != record.uid:
+            found.add(name)
+    return found
 
 
 def _begun_nodes(snapshot: Snapshot, counts: NodeCounts, places: Places) -> set[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.label_selector import selector_text
 from daemonset_job.api.reasons import FailedReason, SuspendedReason
@@ -32,6 +33,8 @@ from job_controller.core.state.snapshot import Snapshot
 
 # How often nodes and pods are looked at again while a check has not passed.
 POLL_SECONDS: Final = 5.0
+
+_NAMES_LIMIT: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,8 @@ def _judge_step(snapshot: Snapshot, end: _Finish, completed: set[str], now: date
         return _Verdict(CheckResult(CheckState.INCONCLUSIVE, words), progress)
     if not completed:
         words = "none of its nodes has completed"
+        if end.members.left:
+            words = f"its nodes have left the cluster: {fold(end.members.left, limit=_NAMES_LIMIT)}"
         return _Verdict(CheckResult(CheckState.INCONCLUSIVE, words), progress)
     assert progress.soak_started_at is not None
     limit = step.soak_seconds + step.check.timeout_seconds

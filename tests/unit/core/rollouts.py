@@ -99,6 +99,18 @@ class RolloutWorld:
         away = self.now - timedelta(hours=1)
         self.cluster.nodes[name] = replace(node, ready=False, ready_changed_at=away)
 
+    def remove(self, name: str) -> None:
+        """Take a node out of the cluster, with its pod."""
+        del self.cluster.nodes[name]
+        self.cluster.pods = [pod for pod in self.cluster.pods if pod.node_name != name]
+
+    def replace(self, name: str) -> None:
+        """Put another node of the same name in the place of one that leaves."""
+        self.remove(name)
+        self.step()
+        self.cluster.nodes[name] = make_node(name, uid=f"{name}-uid-2")
+        self._put(gated_pod(name, serial=2))
+
     @property
     def at_work(self) -> list[str]:
         """The nodes whose pod has started, and that have not completed."""

@@ -53,6 +53,59 @@ def test_a_step_ends_when_all_its_nodes_have_finished():
     assert world.at_work == ["c", "d"]
 
 
+@pytest.mark.parametrize("end", ["completed", "failed", "at work"])
+def test_no_node_takes_the_place_of_one_that_left_in_its_step(end):
+    """The task may be why a machine is replaced: a step of one must not go through the cluster."""
+    first = Step(nodes=1, soak_seconds=100)
+    failures = FailurePolicy(max_failed_nodes=1)
+    world = RolloutWorld(*NODES, rollout=steps(first), failure_policy=failures)
+    world.step(6)
+    assert world.at_work == ["a"]
+    if end == "completed":
+        world.complete("a")
+    elif end == "failed":
+        world.fail("a")
+    world.step(6)
+    world.remove("a")
+    world.step(6)
+    assert world.started == ["a"]
+    world.now += timedelta(seconds=100)
+    world.step(6)
+    assert world.started == ["a"]
+    assert world.condition("Suspended")[1] == "CheckInconclusive"
+    assert "its nodes have left the cluster: a" in world.condition("Suspended")[2]
+    world.request(approved_step=1)
+    world.step(6)
+    assert world.at_work == ["b", "c", "d"]
+
+
+def test_a_step_whose_other_nodes_are_there_goes_on():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=2, soak_seconds=100)))
+    world.step(6)
+    world.complete("a", "b")
+    world.step(6)
+    world.remove("a")
+    world.now += timedelta(seconds=100)
+    world.step(6)
+    assert world.at_work == ["c", "d"]
+
+
+def test_a_node_that_leaves_before_its_task_has_begun_counts_for_no_step():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1)))
+    world.step()
+    world.remove("a")
+    assert run_batch(world) == ["b"]
+
+
+def test_a_new_node_with_the_name_of_one_that_left_has_a_turn_in_its_step():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, soak_seconds=100)))
+    run_batch(world)
+    world.step(3)
+    world.replace("a")
+    world.step(6)
+    assert world.started == ["a", "a"]
+
+
 def test_a_soak_begins_when_the_last_node_has_finished_and_is_kept_in_the_status():
     world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, soak_seconds=100)))
     run_batch(world)
