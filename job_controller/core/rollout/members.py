@@ -147,8 +147,8 @@ def _set_aside_without_turn(
 def _left_after_turn(snapshot: Snapshot, records: Mapping[str, NodeRecord]) -> set[str]:
     """Return the nodes that left the cluster after they had begun what the Job runs.
 
-    They stay counted for their step. The task may be why a machine is replaced: if others had their
-    turn in its place, a step of one node could go through the whole cluster before its check.
+    They stay counted for their step. The task may be why a machine is replaced. If others had their
+    turn in its place, a step of one node could go through the cluster before its check.
     """
     found = set()
     for name, record in records.items():
