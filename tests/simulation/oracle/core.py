@@ -126,6 +126,7 @@ class Oracle:
             self.node_changes.node_written(actor, old, new)
             self.rollbacks.node_written(new)
             self.completion.node_versions.written(new, self._world.loop.moment)
+            self.turns.nodes_changed()
         elif plural == PODS:
             if old is None:
                 self.job_of[write.raw["metadata"]["uid"]] = job_uid = self._owner(write.raw)
@@ -140,6 +141,8 @@ class Oracle:
         self.demands.job_written(old, new)
         self.holds.job_written(old, new)
         meta = new["metadata"]
+        if old is None or old["spec"] != new["spec"]:
+            self.turns.nodes_changed()
         if old is None:
             self.plans[meta["uid"]] = self._world.plan_of_job(new)
             if owner := controller_of(new):

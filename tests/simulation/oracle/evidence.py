@@ -78,6 +78,12 @@ class Evidence:
                         self._oracle.violate("evidence", f"the entry of {node} was lost")
                     self.entered.pop((job_uid, node), None)
 
+    def is_of(self, run: PodRun, job_uid: str) -> bool:
+        """Return whether the entry of a node is of this very pod, and of the node as it is now."""
+        key = job_uid, run.machine.name
+        is_of_node = self.entered.get(key, ("",))[0] == run.machine.uid
+        return is_of_node and self.entered_pods.get(key) == run.pod_uid
+
     def _judge_completed(self, job_uid: str, node: str, was: Raw, entry: Raw) -> None:
         """Judge an entry that completes a node."""
         uid = entry.get("nodeUID")

@@ -37,8 +37,17 @@ class Turns:
     def __init__(self, world: World, oracle: Oracle) -> None:
         self._world = world
         self._oracle = oracle
-        # By the UID of a Job, the nodes whose task was started.
+        # By the UID of a Job, the UIDs of the nodes whose task was started.
         self._begun: dict[str, set[str]] = {}
+        # By the UID of a Job, how many nodes it has had at one time.
+        self._sizes: dict[str, set[int]] = {}
+
+    def nodes_changed(self) -> None:
+        """Note how many nodes each Job has now: of those a step is a percentage."""
+        for job in self._world.server.all(JOBS):
+            if (job["spec"].get("rollout") or {}).get("steps"):
+                size = len(self._oracle.completion.desired(job))
+                self._sizes.setdefault(job["metadata"]["uid"], set()).add(max(size, 1))
 
     def task_starts(self, run: PodRun) -> None:
         """Judge the start of an instance of a task, whatever the controller has recorded."""
@@ -68,24 +77,30 @@ class Turns:
         self._oracle.violate("turns", words)
 
     def _judge_steps(self, job: Raw, run: PodRun, steps: Sequence[Raw]) -> None:
-        """Judge that the nodes of earlier steps have finished; they are counted as they start."""
+        """Judge that the nodes of earlier steps have finished; they are counted as they start.
+
+        A percentage is judged if it has meant the same number of nodes at all times.
+        """
         job_uid = job["metadata"]["uid"]
+        self.nodes_changed()
         records = node_states(self._world, job_uid)
         desired = self._oracle.completion.desired(job)
         known = self._begun.setdefault(job_uid, set())
-        is_first = run.machine.name not in known
+        is_first = run.machine.uid not in known
         # One that the user took out, and chose again, waits for another turn.
         begun = {
             name
             for name, record in records.items()
+            # The record of a former node of that name says nothing of this one.
+            if _had_turn(record) and record["uid"] == self._world.machines[name].uid
             # One whose pod was rejected has failed, and its task was never started.
-            if _had_turn(record) and (name in known or record.get("state") == "Failed")
+            if record["uid"] in known or record.get("state") == "Failed"
         }
-        known.add(run.machine.name)
+        known.add(run.machine.uid)
         full = [
             number
             for number, step in enumerate(steps, 1)
-            if len(begun) == (_share(step["nodes"], self._count_nodes()) or 0)
+            if {len(begun)} == {_share(step["nodes"], size) for size in self._sizes[job_uid]}
         ]
         if not full or not is_first:
             return
@@ -107,7 +122,10 @@ class Turns:
                 continue
             for other in machine.pods.values():
                 is_of_job = self._oracle.job_of.get(other.pod_uid) == job_uid
-                if is_of_job and not other.is_forged and other.is_at_work:
+                if not is_of_job or other.is_forged or not other.is_at_work:
+                    continue
+                # One that has completed an earlier revision, or before a rerun request, waits.
+                if not self._oracle.evidence.is_of(other, job_uid):
                     yield machine.name, other
 
     def _machines(self) -> list[Machine]:
