@@ -146,6 +146,7 @@ class Completion:
         away = {node for node in lacking.keys() - failed if self._is_away(job, view, node)}
         spec = self._spec(uid, view.generation)
         self.oracle.lifetime.claimed(uid, self.truth(job, view).values())
+        self.oracle.images_first.claimed(uid, self._required(job, view).values())
         if self._is_enough(spec, job, view):
             return
         count = max(len(view.counted or ()), len(self.truth(job, view)))
@@ -249,20 +250,27 @@ class Completion:
 
     def _lacking(self, invariant: str, job: Raw, view: View) -> dict[str, str]:
         """Return the nodes, with UIDs, that are desired and have not completed."""
-        uid = job["metadata"]["uid"]
         if view.counted is None:
             self.oracle.violate(invariant, "the DaemonSet controller has not looked at it yet")
             return {}
+        uid = job["metadata"]["uid"]
+        return {
+            node: node_uid
+            for node, node_uid in self._required(job, view).items()
+            if not self._has_completed(uid, node, node_uid, view)
+        }
+
+    def _required(self, job: Raw, view: View) -> dict[str, str]:
+        """Return the nodes, with UIDs, that a claim has to be true of."""
+        uid = job["metadata"]["uid"]
         occupied = self._occupied(uid, view.until)
-        spec = self._spec(uid, view.generation)
-        counted = intent.desired_nodes(spec, view.counted.values(), occupied, view.begun)
+        spec, nodes = self._spec(uid, view.generation), (view.counted or {}).values()
+        counted = intent.desired_nodes(spec, nodes, occupied, view.begun)
         truth = self.truth(job, view)
         return {
             node: node_uid
             for node, node_uid in counted.items()
-            if truth.get(node) == node_uid
-            and not self._has_completed(uid, node, node_uid, view)
-            and not self._left_as_seen(uid, view, node)
+            if truth.get(node) == node_uid and not self._left_as_seen(uid, view, node)
         }
 
     def _has_completed(self, uid: str, node: str, node_uid: str, view: View) -> bool:

@@ -131,7 +131,6 @@ class Oracle:
             if old is None:
                 self.job_of[write.raw["metadata"]["uid"]] = job_uid = self._owner(write.raw)
                 self.demands.pod_made(write.raw, job_uid)
-                self.images_first.pod_made(write.raw, job_uid)
                 self.starts.judge_pause(write.raw)
             self.gates.pod_written(write, self.ledger_read_at)
             self.timeouts.pod_written(old, new)

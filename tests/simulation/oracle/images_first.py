@@ -1,11 +1,16 @@
-"""With `rollout.pullImagesFirst` no task starts before the images are on the nodes."""
+"""With `rollout.pullImagesFirst` no task starts before the images are on the nodes.
+
+These are the nodes that are desired when the pull ends. One that becomes desired after that pulls
+the images with its own pod.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.invariant import Invariant
-from tests.simulation.server import JOBS, NODES, Raw, controller_of
+from tests.simulation.server import JOBS, Raw, controller_of
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -15,8 +20,8 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "images first",
-        "The first task of a Job with pullImagesFirst starts when all desired nodes that were to "
-        "pull the images have them, but for as many as maxFailedNodes allows.",
+        "The first task of a Job with pullImagesFirst starts when the pull has ended, and all "
+        "nodes that were desired then have the images, but for as many as maxFailedNodes allows.",
         mutant="starts_before_images",
         seed=9,
     ),
@@ -24,15 +29,16 @@ INVARIANTS = (
 
 
 class ImagesFirst:
-    """Receives Jobs, pods and tasks; which Jobs pull for which others is known by their owners."""
+    """Receives Jobs, their ends and tasks; which Jobs pull for others is known by their owners."""
 
     def __init__(self, world: World, oracle: Oracle) -> None:
         self._world = world
         self._oracle = oracle
         # By the UID of a Job that pulls: for which Job.
         self._pulls: dict[str, str] = {}
-        # By the UID of a Job: the UIDs of nodes that were to pull its images, and that have them.
-        self._asked: dict[str, set[str]] = {}
+        # By the UID of a Job: the UIDs of the nodes that were desired when its pull ended, and of
+        # those that have the images.
+        self._desired: dict[str, set[str]] = {}
         self._pulled: dict[str, set[str]] = {}
         self._begun: set[str] = set()
 
@@ -41,15 +47,13 @@ class ImagesFirst:
         owner = controller_of(job)
         if owner and job["metadata"]["name"].endswith("-image-pull"):
             self._pulls[job["metadata"]["uid"]] = owner
-            self._asked[owner] = set()
+            self._desired.pop(owner, None)
             self._pulled[owner] = set()
 
-    def pod_made(self, pod: Raw, job_uid: str) -> None:
-        """Note which node is to pull images."""
+    def claimed(self, job_uid: str, desired: Iterable[str]) -> None:
+        """Note that a Job is called complete, which is for nodes with these UIDs."""
         if owner := self._pulls.get(job_uid):
-            node = self._world.server.get(NODES, pod["spec"]["meant_for"], "")
-            if node is not None:
-                self._asked[owner].add(node["metadata"]["uid"])
+            self._desired[owner] = set(desired)
 
     def task_succeeds(self, run: PodRun) -> None:
         """Note that the images are on a node."""
@@ -67,13 +71,12 @@ class ImagesFirst:
         # As the user applied it: no edit of a run in progress is judged.
         if not (plan.spec.get("rollout") or {}).get("pullImagesFirst"):
             return
-        if uid not in self._asked:
-            self._oracle.violate(
-                "images first", f"{run.machine.name} starts, and no node has pulled"
-            )
+        if uid not in self._desired:
+            words = f"{run.machine.name} starts, and no pull has ended"
+            self._oracle.violate("images first", words)
             return
         desired = set(self._oracle.completion.desired(job).values())
-        lacking = (desired & self._asked[uid]) - self._pulled[uid]
+        lacking = (desired & self._desired[uid]) - self._pulled[uid]
         limit = (job["spec"].get("failurePolicy") or {}).get("maxFailedNodes", 0)
         if isinstance(limit, str):
             limit = int(limit.rstrip("%")) * len(desired) // 100
