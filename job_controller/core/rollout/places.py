@@ -2,7 +2,9 @@
 
 A node takes its place when its turn is on record, before it starts. It frees it when the ledger has
 its completion. A node that has failed frees it when nothing of its task runs any more, and one that
-is set aside when that is on record. One that is no longer desired frees it when its pod is gone.
+is set aside when that is on record. One that is no longer desired frees it when its pod is gone. So
+does one that was deleted: its machine may go on, until the garbage collector of Kubernetes has
+deleted its pods, which takes a minute at most.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ def find_places(snapshot: Snapshot, counts: NodeCounts) -> Places:
             is_taken = not _has_failed(name, snapshot, counts, turned[name])
         if is_taken:
             taken[name] = Place(name, zone_of(node))
-    return Places(taken, frozenset(running & taken.keys()), turned)
+    deleted = set(_deleted_nodes_at_work(snapshot))
+    taken |= {name: Place(name, zone=None) for name in deleted}
+    return Places(taken, frozenset((running | deleted) & taken.keys()), turned)
 
 
 def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:
@@ -98,6 +102,17 @@ def _nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
     """Return the nodes on which something of the task may run, or the scheduler may start it."""
     for pod in snapshot.pods:
         if not (pod.is_gated or pod.is_terminal) and pod.node_name in snapshot.nodes:
+            yield pod.node_name
+
+
+def _deleted_nodes_at_work(snapshot: Snapshot) -> Iterator[str]:
+    """Return the deleted nodes on whose machines the task may still run."""
+    ledger = merge_evidence(snapshot)
+    for pod in snapshot.pods:
+        if pod.node_name in snapshot.nodes or not pod.is_scheduled or pod.is_terminal:
+            continue
+        evidence = ledger.get(pod.node_name)
+        if evidence is None or not evidence.is_completed or evidence.pod_uid != pod.uid:
             yield pod.node_name
 
 

@@ -15,10 +15,13 @@ from daemonset_job.api.rollout import share_of
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node that is at work, or may be: it takes one place of its zone, "" for no zone."""
+    """A node that is at work, or may be: it takes one place of its zone, "" for no zone.
+
+    None is a zone that is not known, as that of a deleted node: it takes a place of each.
+    """
 
     name: str
-    zone: str = ""
+    zone: str | None = ""
 
 
 _Node = TypeVar("_Node", bound=Place)
@@ -49,7 +52,7 @@ def choose(waiting: Sequence[_Node], at_work: Iterable[Place], limits: Limits) -
     for node in waiting:
         if limits.total is not None and count >= limits.total:
             break
-        if node.name in busy or _is_full(by_zone[node.zone], node.zone, limits):
+        if node.name in busy or _is_full(by_zone, node.zone, limits):
             continue
         busy[node.name] = node.zone
         by_zone[node.zone] += 1
@@ -58,5 +61,7 @@ def choose(waiting: Sequence[_Node], at_work: Iterable[Place], limits: Limits) -
     return chosen
 
 
-def _is_full(count: int, zone: str, limits: Limits) -> bool:
-    return limits.by_zone is not None and count >= limits.by_zone.get(zone, 1)
+def _is_full(by_zone: Counter[str | None], zone: str | None, limits: Limits) -> bool:
+    if limits.by_zone is None or zone is None:
+        return False
+    return by_zone[zone] + by_zone[None] >= limits.by_zone.get(zone, 1)
