@@ -127,6 +127,8 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     if is_exact and all(node.state in _ENDED for node in found.nodes.values()):
         # Only now, because that takes a look at every node of the cluster.
         is_exact = not has_undone_node_without_pod(snapshot, ledger, counted)
+    is_outdated = daemon_set is not None and daemon_set.nodes_hash != snapshot.job.nodes_hash
+    is_refused = RefusedWrite.DAEMON_SET in snapshot.refusals
     wakes = (*found.wakes, *absent_wakes, *((wake_at,) if wake_at is not None else ()))
     return NodeCounts(
         nodes=found.nodes,
@@ -141,9 +143,8 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         completed_unselected=unselected,
         surplus_pods=surplus_pods,
         desired_is_known=daemon_set is not None and daemon_set.observed_generation > 0,
-        nodes_spec_is_applied=daemon_set is None
-        or daemon_set.nodes_hash == snapshot.job.nodes_hash
-        or RefusedWrite.DAEMON_SET in snapshot.refusals,
+        nodes_spec_is_applied=not is_outdated or is_refused,
+        nodes_spec_is_refused=is_outdated and is_refused,
         set_aside=find_set_aside(snapshot, records, found.nodes, absent),
         new_pods_are_gated=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
         is_altered=placement.is_altered,

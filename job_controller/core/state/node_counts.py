@@ -72,6 +72,8 @@ class NodeCounts:
             The number of desired nodes is unknown then.
         nodes_spec_is_applied: False while the DaemonSet has an older `spec.nodes`, and the API
             server has not refused the newer one.
+        nodes_spec_is_refused: Whether the DaemonSet has an older `spec.nodes`, and the API server
+            has refused the newer one.
         set_aside: Nodes that the run does not wait for, by their records: they are unreachable.
         new_pods_are_gated: Whether each new pod waits at its scheduling gate: the DaemonSet
             controller has observed a template with the gate, or there is no DaemonSet.
@@ -93,6 +95,7 @@ class NodeCounts:
     surplus_pods: tuple[Pod, ...] = ()
     desired_is_known: bool = True
     nodes_spec_is_applied: bool = True
+    nodes_spec_is_refused: bool = False
     set_aside: frozenset[str] = frozenset()
     new_pods_are_gated: bool = True
     is_altered: bool = False

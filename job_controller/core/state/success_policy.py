@@ -20,10 +20,12 @@ class Sufficiency:
 def find_sufficiency(job: Job, counts: NodeCounts) -> Sufficiency | None:
     """Return what is left to do if enough nodes are completed, None if they are not.
 
-    Tasks that have started end first. Until new pods are gated, another one may start.
+    Tasks that have started end first. Until new pods are gated, another one may start. How many
+    nodes the Job asks for is not known while its DaemonSet selects others.
     """
     least = job.spec.success_policy.min_completed
-    if least is None or not counts.desired_is_known or not counts.nodes_spec_is_applied:
+    is_known = counts.desired_is_known and counts.nodes_spec_is_applied
+    if least is None or not is_known or counts.nodes_spec_is_refused or counts.is_altered:
         return None
     done = len(counts.names(NodeState.COMPLETED))
     if done < required_completions(least, counts.desired):

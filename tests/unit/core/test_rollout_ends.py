@@ -11,7 +11,7 @@ from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Rollout, Step, SuccessPolicy
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
-from job_controller.core.plan import DeleteDaemonSet, DeletePods
+from job_controller.core.plan import DeleteDaemonSet, DeletePods, WriteReportStatus
 from job_controller.core.state.success_policy import required_completions
 from tests.unit.builders import NOW, done, gated_pod, make_cluster, make_pod
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld, steps
@@ -136,6 +136,23 @@ def test_enough_completions_end_a_run_without_a_rollout():
     cluster.pods[1] = gated_pod("b")
     run(cluster)
     assert conditions(cluster)["Complete"] == ("True", "MinCompletedReached")
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_completions_of_another_selection_are_not_enough(is_refused):
+    """The DaemonSet still runs on b alone: its change is refused, or another client changed it."""
+    cluster = make_cluster("a", "b", gated=True, evidence={"b": done("b")}, desired=1)
+    cluster.pods = [make_pod("b")]
+    spec(cluster, success_policy=ENOUGH, nodes=NodeSelection(include=("b",)))
+    older = cluster.daemon_set()
+    spec(cluster, nodes=NodeSelection())
+    if is_refused:
+        cluster.refusal = "no"
+    else:
+        older = replace(older, annotations=cluster.daemon_set().annotations)
+    plan = decide(cluster.snapshot(daemon_set=older), NOW)
+    (written,) = (action.status for action in acts(plan, WriteReportStatus))
+    assert written.phase == "Running"
 
 
 def test_a_node_that_joins_does_not_start_when_there_are_enough():
