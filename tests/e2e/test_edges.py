@@ -42,6 +42,23 @@ def retry(cluster, namespace, name, token):
     cluster.kubectl("annotate", "dsj", name, "-n", namespace, "--overwrite", f"{RETRY}={token}")
 
 
+# --- one start, really -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["Log", "Exit"])
+def test_a_failing_task_without_run_once_refuses_a_second_start(cluster, namespace, folder, mode):
+    """The line of docs/how-to/unmodified-image.md; the kubelet restarts a container at once."""
+    mark = 'mkdir "$DAEMONSET_JOB_STATE/started" || { sleep 60; exit 1; }'
+    task = shell(f"{mark}; echo $$ >> /basetarget/runs; exit 3")
+    job = make_job("single", namespace, mountPath=folder, backoffLimit=0, **task)
+    job["spec"] |= {"completion": {"mode": mode}, "failurePolicy": {"action": "Continue"}}
+    cluster.apply(job)
+    wait_condition(cluster, namespace, "single", "Failed")
+    assert set(cluster.runs(folder).values()) == {1}
+    records = cluster.report(namespace, "single")["status"]["nodeStates"].values()
+    assert {record["exitCode"] for record in records} == {3}
+
+
 # --- the deadline, and what comes after it ---------------------------------------------------
 
 
