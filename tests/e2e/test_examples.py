@@ -1,8 +1,8 @@
 """Two examples that no page runs.
 
 The first one is in test_main_job, 14 to 18 are in test_node_examples,
-19 in test_reboot, 20 to 22 in test_standing_examples, 24 in test_rollout, all others in
-test_pages.
+19 in test_reboot, 20 to 22 in test_standing_examples, 23 in test_scheduled, 24 in test_rollout,
+25 in test_drain, 26 in test_windows, all others in test_pages.
 """
 
 import subprocess

@@ -67,6 +67,7 @@ def test_every_example_is_run():
         *("15-image-prepull", "16-disk-report", "17-kubelet-config-drift", "18-host-script"),
         *("19-node-reboot", "20-sysctl-and-taint", "21-node-labels", "22-ca-certificates"),
         *("23-nightly-sweep", "24-canary-then-promote", "25-drain-and-patch"),
+        "26-sweep-in-a-window",
     }
     commands_ = "".join(
         step.text for page in PAGES for step in steps(text_of(page)) if isinstance(step, Command)
