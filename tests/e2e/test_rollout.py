@@ -11,12 +11,13 @@ from tests.e2e.jobs import GO, labelled, on, patch_spec, shell, state, wait_cond
 CANARY = "e2e.example.com/canary"
 PREFIX = "daemonset.darkowlzz.space"
 # A task that says when it began and when it had done its work, by the machine's one clock.
-TIMED = "date +%s%N > /basetarget/began; sleep {seconds}; date +%s%N > /basetarget/ended; exit 0"
+BEGAN = "date +%s%N > /basetarget/began"
+ENDED = "date +%s%N > /basetarget/ended"
 EXIT = {"completion": {"mode": "Exit"}, "ttlSecondsAfterFinished": 3600}
 
 
 def timed(seconds):
-    return {**shell(TIMED.format(seconds=seconds)), **EXIT}
+    return {**shell(f"{BEGAN}; sleep {seconds}; {ENDED}; exit 0"), **EXIT}
 
 
 def times(cluster, folder):
@@ -111,7 +112,7 @@ def test_a_soak_goes_on_over_a_restart_of_the_controller(cluster, namespace, fol
 
 def test_an_aborted_run_starts_no_further_node_and_no_retry_revives_it(cluster, namespace, folder):
     rollout = {"maxParallel": 1}
-    task = {**shell(f"date +%s%N > /basetarget/began; {GO}; exit 0"), **EXIT}
+    task = {**shell(f"{BEGAN}; {GO}; exit 0"), **EXIT}
     cluster.apply(make_job("stopped", namespace, mountPath=folder, rollout=rollout, **task))
     eventually(lambda: len(begun(cluster, folder)) == 1, 60, "one node began")
     annotate(cluster, namespace, "stopped", "abort", "wrong-version")
@@ -162,7 +163,7 @@ def test_enough_completed_nodes_end_the_run_and_the_others_are_named(cluster, na
 
 
 def test_a_lower_limit_holds_further_turns_and_a_higher_one_gives_them(cluster, namespace, folder):
-    task = {**shell(f"date +%s%N > /basetarget/began; {GO}; exit 0"), **EXIT}
+    task = {**shell(f"{BEGAN}; {GO}; exit 0"), **EXIT}
     spec = {"rollout": {"maxParallel": 1}, **task}
     cluster.apply(make_job("raised", namespace, mountPath=folder, **spec))
     eventually(lambda: len(begun(cluster, folder)) == 1, 60, "one node began")
@@ -266,11 +267,7 @@ def test_a_dead_node_within_the_budget_is_set_aside_and_the_run_ends(cluster, na
             },
             "failurePolicy": {"maxFailedNodes": 1},
             "nodeUnreachableSeconds": 20,
-            **on(
-                dead,
-                f"date +%s%N > /basetarget/began; {GO}; exit 0",
-                "date +%s%N > /basetarget/began; exit 0",
-            ),
+            **on(dead, f"{BEGAN}; {GO}; exit 0", f"{BEGAN}; exit 0"),
             **EXIT,
         }
         cluster.apply(make_job("dead", namespace, mountPath=folder, **spec))

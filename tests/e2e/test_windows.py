@@ -6,8 +6,9 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
-from tests.e2e.cluster import RealCluster, eventually
-from tests.e2e.jobs import patch_spec
+from tests.e2e.cluster import RealCluster, consistently, eventually, make_job
+from tests.e2e.jobs import GO, patch_spec, shell, wait_condition
+from tests.e2e.test_rollout import BEGAN, ENDED, EXIT, begun, overlaps, timed, times
 
 ZONE = ZoneInfo("Europe/Berlin")
 # A start comes within a minute, and its run takes some seconds.
@@ -101,3 +102,48 @@ def test_the_example_sweeps_in_its_window_and_waits_outside_of_it(
     patch_spec(cluster, other_namespace, name, window)
     eventually(lambda: names_in(cluster, f"{folder}/closed") == {after}, 60, "it goes on")
     cluster.kubectl("delete", "dsjs", "window-sweep", "-n", other_namespace)
+
+
+# --- rollouts ------------------------------------------------------------------------------
+
+
+def test_no_task_starts_outside_the_window_and_another_one_lets_them_start(
+    cluster, namespace, folder
+):
+    now = datetime.now(UTC)
+    opens = minute(now + timedelta(hours=1))
+    rollout = {"window": {"start": daily(opens), "duration": "6h"}}
+    cluster.apply(make_job("night", namespace, mountPath=folder, rollout=rollout, **timed(0)))
+    assert opening(opens) in eventually(lambda: outside(cluster, namespace, "night"), 30)
+    consistently(lambda: begun(cluster, folder) == set(), 5, "no node begins")
+    window = f'{{"rollout":{{"window":{{"start":"{daily(now - timedelta(hours=1))}"}}}}}}'
+    patch_spec(cluster, namespace, "night", window)
+    wait_condition(cluster, namespace, "night", "Complete")
+    assert begun(cluster, folder) == set(cluster.nodes)
+
+
+@pytest.mark.first
+def test_a_window_that_closes_ends_no_task_and_the_next_one_goes_on(cluster, namespace, folder):
+    """A window opens at a minute mark, and closes 30 s from now: it was open for a minute."""
+    now = datetime.now(UTC)
+    first = minute(now) - timedelta(minutes=1)
+    closes = now.replace(microsecond=0) + timedelta(seconds=30)
+    second = minute(closes + timedelta(seconds=72))  # at least 12 s after that
+    window = {
+        "start": f"{first.minute},{second.minute} * * * *",
+        "duration": f"{(closes - first).seconds}s",
+    }
+    task = {**shell(f"{BEGAN}; {GO}; {ENDED}; exit 0"), **EXIT}
+    rollout = {"maxParallel": 1, "window": window}
+    cluster.apply(make_job("nights", namespace, mountPath=folder, rollout=rollout, **task))
+    eventually(lambda: len(begun(cluster, folder)) == 1, 60, "one node began")
+    assert opening(second) in eventually(lambda: outside(cluster, namespace, "nights"), 60)
+    # The window is closed. The node that is at work finishes, and no other one begins.
+    cluster.on_all_nodes(f"touch {folder}/go")
+    wait_condition(cluster, namespace, "nights", "Complete", 120)
+    found = times(cluster, folder)
+    assert set(found) == set(cluster.nodes)
+    (_, ended), *others = found.values()
+    assert closes.timestamp() * 10**9 <= ended < second.timestamp() * 10**9
+    assert all(second.timestamp() * 10**9 <= began for began, _ in others)
+    assert overlaps(found) == []
