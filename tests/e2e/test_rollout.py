@@ -129,29 +129,6 @@ def test_an_aborted_run_starts_no_further_node_and_no_retry_revives_it(cluster, 
     assert "Aborted" in str(status["conditions"])
 
 
-def test_the_order_spread_takes_one_node_of_each_zone_first(cluster, namespace, folder):
-    first, second, third = sorted(cluster.nodes)
-    key = "topology.kubernetes.io/zone"
-    zones = {first: "a", second: "a", third: "b"}
-    try:
-        for node, zone in zones.items():
-            cluster.kubectl("label", "node", node, f"{key}={zone}", "--overwrite")
-        rollout = {"maxParallel": 1, "order": "Spread"}
-        cluster.apply(make_job("spread", namespace, mountPath=folder, rollout=rollout, **timed(0)))
-        wait_condition(cluster, namespace, "spread", "Complete")
-        order = list(times(cluster, folder))
-    finally:
-        cluster.kubectl("label", "node", *zones, f"{key}-")
-    busy = {
-        pod["spec"]["nodeName"]
-        for pod in cluster.get("pods", "-n", "daemonset-job-system")["items"]
-    }
-    assert [n for n in order if n not in busy] == [
-        n for n in (first, third, second) if n not in busy
-    ]
-    assert order[-1] in busy, "the node of the controller is the last"
-
-
 def test_enough_completed_nodes_end_the_run_and_the_others_are_named(cluster, namespace, folder):
     spec = {"rollout": {"maxParallel": 1}, "successPolicy": {"minCompleted": 2}, **timed(1)}
     cluster.apply(make_job("enough", namespace, mountPath=folder, **spec))
