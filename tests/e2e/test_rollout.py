@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.e2e.cluster import consistently, eventually, make_job
-from tests.e2e.jobs import GO, labelled, on, patch_spec, shell, state, wait_condition
+from tests.e2e.jobs import GO, labelled, patch_spec, shell, wait_condition
 
 CANARY = "e2e.example.com/canary"
 PREFIX = "daemonset.darkowlzz.space"
@@ -229,36 +229,3 @@ def test_a_suspended_job_shows_its_plan_and_runs_nothing(cluster, namespace, fol
     wait_condition(cluster, namespace, "preview", "Complete")
     order = list(times(cluster, folder))
     assert order[:1] == plan[0]["nodes"]
-
-
-@pytest.mark.alone
-def test_a_dead_node_within_the_budget_is_set_aside_and_the_run_ends(cluster, namespace, folder):
-    pods = cluster.get("pods", "-n", "daemonset-job-system")["items"]
-    busy = {pod["spec"]["nodeName"] for pod in pods}
-    dead = next(n for n in sorted(cluster.nodes) if "control-plane" not in n and n not in busy)
-    with labelled(cluster, CANARY, dead):
-        spec = {
-            "rollout": {
-                "maxParallel": 1,
-                "steps": [{"selector": {"matchLabels": {CANARY: "in"}}}, {"nodes": 2}],
-            },
-            "failurePolicy": {"maxFailedNodes": 1},
-            "nodeUnreachableSeconds": 20,
-            **on(dead, f"{BEGAN}; {GO}; exit 0", f"{BEGAN}; exit 0"),
-            **EXIT,
-        }
-        cluster.apply(make_job("dead", namespace, mountPath=folder, **spec))
-        eventually(lambda: begun(cluster, folder) == {dead}, 60, "the node began")
-        cluster.on_node(dead, "systemctl stop kubelet")
-        try:
-            # The only node of the step is set aside: a person decides, and the others follow.
-            found = wait_condition(cluster, namespace, "dead", "Suspended", 180)
-            assert found["reason"] == "CheckInconclusive"
-            assert state(cluster, namespace, "dead", dead)["setAsideAt"]
-            annotate(cluster, namespace, "dead", "approve", 1)
-            found = wait_condition(cluster, namespace, "dead", "Complete", 120)
-            assert found["reason"] == "CompletedWithinFailureLimit"
-            assert dead in found["message"]
-        finally:
-            cluster.on_node(dead, "systemctl start kubelet")
-        assert begun(cluster, folder) == set(cluster.nodes)
