@@ -6,7 +6,7 @@ Kubernetes takes most of a minute to see the outage, so that all Jobs share one.
 import pytest
 
 from tests.e2e.cluster import RealCluster, consistently, eventually, make_job
-from tests.e2e.jobs import GO, in_turn, labelled, on, state, wait_condition
+from tests.e2e.jobs import GO, in_turn, labelled, on, shell, state, wait_condition
 from tests.e2e.test_rollout import BEGAN, CANARY, EXIT, annotate, begun, timed
 
 FIRST = {"selector": {"matchLabels": {CANARY: "in"}}}
@@ -40,21 +40,46 @@ def checked(namespace: str, folder: str) -> dict:
     )
 
 
+def two_at_a_time(name: str, namespace: str, folder: str, **policy: int) -> dict:
+    """Return a Job that is at work on two nodes until it may go on."""
+    spec = {
+        "rollout": {"maxParallel": 2},
+        "failurePolicy": {"maxFailedNodes": 1, **policy},
+        "nodeUnreachableSeconds": 5,
+        **shell(f"{BEGAN}; {GO}; exit 0"),
+        **EXIT,
+    }
+    return make_job(name, namespace, mountPath=f"{folder}/{name}", **spec)
+
+
 @pytest.mark.alone
-def test_a_dead_node_is_set_aside_within_the_budget_and_passes_no_check(cluster, namespace, folder):
-    nodes = set(cluster.nodes)
-    dead = next(node for node in in_turn(cluster) if "control-plane" not in node)
+def test_a_dead_node_is_set_aside_within_its_limits_and_passes_no_check(cluster, namespace, folder):
+    order, nodes = in_turn(cluster), set(cluster.nodes)
+    dead = next(node for node in order if "control-plane" not in node)
+    working = set(order[:2])
+    assert dead in working
     with labelled(cluster, CANARY, dead):
         cluster.apply(
             within_the_budget(namespace, folder, dead),
             checked(namespace, folder),
+            two_at_a_time("limited", namespace, folder, unreachableSeconds=5),
+            two_at_a_time("patient", namespace, folder),
         )
         for name in ("dead", "checked"):
             eventually(lambda name=name: begun(cluster, f"{folder}/{name}") == {dead}, 60, name)
+        for name in ("limited", "patient"):
+            eventually(lambda name=name: begun(cluster, f"{folder}/{name}") == working, 60, name)
         eventually(lambda: cluster.completed(namespace, "checked") == {dead}, 60, "it finished")
         cluster.on_node(dead, "systemctl stop kubelet")
         try:
             eventually(lambda: not is_ready(cluster, dead), 80, "the outage is seen")
+            # The limit of time has the third node begin; without one, the place stays taken.
+            eventually(lambda: begun(cluster, f"{folder}/limited") == nodes, 60, "the limit")
+            consistently(lambda: begun(cluster, f"{folder}/patient") == working, 5, "no limit")
+            for name in ("limited", "patient"):
+                cluster.on_all_nodes(f"mkdir -p {folder}/{name}; touch {folder}/{name}/go")
+                assert_complete_without(cluster, namespace, name, dead)
+            assert begun(cluster, f"{folder}/patient") == nodes
             # The only node of a step is set aside: a person decides, and the others follow.
             found = wait_condition(cluster, namespace, "dead", "Suspended", 180)
             assert found["reason"] == "CheckInconclusive"
