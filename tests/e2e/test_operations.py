@@ -1,10 +1,12 @@
 """Running the system: replicas, metrics, a changed configuration, and who may do what."""
 
 import json
+import time
 
 import pytest
 
 from tests.e2e.cluster import CONTROLLER, SYSTEM, WAIT, counting, eventually, make_job
+from tests.e2e.jobs import on, shell
 
 GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
 
@@ -90,6 +92,43 @@ def test_metrics_tell_runs_and_their_duration(cluster, namespace):
     assert float(controller['dsj_run_duration_seconds_count{phase="Succeeded"}']) >= 1
     assert 'dsj_nodes{state="unreachable"}' in controller
     assert any(key.startswith("dsj_log_") for key in terminator)
+
+
+def test_metrics_of_an_ended_run_outlive_its_job(cluster, namespace):
+    """The counters are of the whole cluster, in which tests beside this one end runs, too."""
+    (pod,) = cluster.get("pods", "-n", SYSTEM)["items"]
+
+    def read():
+        found = metrics(cluster, pod["metadata"]["name"], 8080)
+        return {key: float(value) for key, value in found.items()}
+
+    def ended(values, phase):
+        keys = [key for key in values if key.startswith("dsj_runs_ended_total{")]
+        return sum(values[key] for key in keys if f'phase="{phase}"' in key)
+
+    def last(values, what, name):
+        return values[f'dsj_last_run_{what}{{job="{name}",namespace="{namespace}"}}']
+
+    bad, before, began = cluster.nodes[0], read(), time.time()
+    cluster.apply(
+        make_job("well", namespace, **shell("sleep 2; echo done; " + WAIT)),
+        make_job(
+            *("ill", namespace),
+            **{**on(bad, "exit 3"), "backoffLimit": 0, "ttlSecondsAfterFinished": 1},
+        ),
+    )
+    for name in ("well", "ill"):
+        cluster.wait_gone(namespace, name)
+    over, after = time.time(), read()
+    for phase in ("Succeeded", "Failed"):
+        assert ended(after, phase) >= ended(before, phase) + 1
+    for name, success, failed in (("well", 1, 0), ("ill", 0, 1)):
+        assert last(after, "success", name) == success
+        assert last(after, "nodes_failed", name) == failed
+        assert began - 1 <= last(after, "end_timestamp_seconds", name) <= over
+    assert 2 <= last(after, "duration_seconds", "well") <= over - began + 1
+    # No series of a Job that is there remains.
+    assert not [key for key in after if key.startswith("dsj_job_nodes{") and namespace in key]
 
 
 @pytest.mark.alone
