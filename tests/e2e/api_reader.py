@@ -44,9 +44,9 @@ class ApiReader:
     def read(self, *args: str) -> dict[str, Any] | None:
         """Return the object or list that `kubectl get ARGS -o json` shows, None for not found.
 
-        `args`: the kind, a name or none, `-n` with a namespace, `-l` with a selector. Raises
-        AssertionError if the API server refuses the request, and what urllib3 raises if there is
-        no answer.
+        `args`: the kind, a name or none, `-n` with a namespace or `-A`, `-l` with a selector.
+        Raises AssertionError if the API server refuses the request, and what urllib3 raises if
+        there is no answer.
         """
         response = self._api.call_api(
             "GET",
@@ -68,12 +68,14 @@ def _path(args: tuple[str, ...]) -> str:
     names: list[str] = []
     while rest:
         word = rest.pop(0)
-        if word in options:
+        if word == "-A":
+            options["-n"] = ""
+        elif word in options:
             options[word] = rest.pop(0)
         else:
             names.append(word)
     group, plural, is_namespaced = _COLLECTIONS[kind]
-    namespace = f"/namespaces/{options['-n']}" if is_namespaced else ""
+    namespace = f"/namespaces/{options['-n']}" if is_namespaced and options["-n"] else ""
     name = f"/{names[0]}" if names else ""
     query = f"?{urlencode({'labelSelector': options['-l']})}" if options["-l"] else ""
     return f"{group}{namespace}/{plural}{name}{query}"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import RealCluster, eventually
+from tests.e2e.drains import with_component
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -110,3 +111,10 @@ def folder(cluster: RealCluster) -> Iterator[str]:
     cluster.on_all_nodes(f"mkdir -p {path}")
     yield path
     cluster.on_all_nodes(f"rm -rf {path}")
+
+
+@pytest.fixture
+def draining(cluster: RealCluster) -> Iterator[RealCluster]:
+    """Return the cluster with the component that lets Jobs drain nodes; no cordon is left."""
+    with with_component(cluster):
+        yield cluster

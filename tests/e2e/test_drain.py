@@ -6,7 +6,6 @@ need their nodes for themselves.
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,85 +20,10 @@ from tests.e2e.cluster import (
     eventually,
     make_job,
 )
+from tests.e2e.drains import COMPONENT, MARK, is_clean, is_cordoned, start_web, web_pods
 from tests.e2e.jobs import GO, RETRY, shell, state, wait_condition
 
 pytestmark = pytest.mark.alone
-
-MARK = "daemonset.darkowlzz.space/cordoned-by"
-COMPONENT = "deploy/components/drain"
-
-
-@pytest.fixture
-def draining(cluster: RealCluster) -> Iterator[RealCluster]:
-    """The cluster with the component; no test leaves a cordon."""
-    folder = str(cluster.root / COMPONENT)
-    cluster.kubectl("apply", "--server-side", "-k", folder)
-    eventually(lambda: is_allowed(cluster), 30, "the right to evict")
-    try:
-        yield cluster
-        eventually(lambda: all(is_clean(cluster, node) for node in cluster.nodes), 60, "no cordon")
-    finally:
-        cluster.kubectl("uncordon", *cluster.nodes)
-        cluster.kubectl("annotate", "node", *cluster.nodes, f"{MARK}-")
-        cluster.kubectl("delete", "-k", folder, "--ignore-not-found")
-
-
-def is_allowed(cluster: RealCluster) -> bool:
-    account = f"--as=system:serviceaccount:{SYSTEM}:{CONTROLLER}"
-    words = ("auth", "can-i", "create", "pods", "--subresource=eviction", "-n", "default")
-    return cluster.run(*words, account).stdout.strip() == "yes"
-
-
-def is_cordoned(cluster: RealCluster, node: str) -> bool:
-    return bool(cluster.get("node", node)["spec"].get("unschedulable"))
-
-
-def is_clean(cluster: RealCluster, node: str) -> bool:
-    """Whether a node has no cordon, no mark and no taint of one."""
-    found = cluster.get("node", node)
-    taints = [taint["key"] for taint in found["spec"].get("taints") or ()]
-    return (
-        not found["spec"].get("unschedulable")
-        and MARK not in (found["metadata"].get("annotations") or {})
-        and "node.kubernetes.io/unschedulable" not in taints
-    )
-
-
-def start_web(cluster: RealCluster, namespace: str, *, available: int) -> str:
-    """Start a Deployment of two pods with a budget; return a node that one of them is on."""
-    labels = {"app": namespace}
-    container = {"name": "web", "image": TASK_IMAGE, "command": ["sh", "-c", WAIT]}
-    pod = {"terminationGracePeriodSeconds": 1, "containers": [container]}
-    selector = {"matchLabels": labels}
-    cluster.apply(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "web", "namespace": namespace},
-            "spec": {
-                "replicas": 2,
-                "selector": selector,
-                "template": {"metadata": {"labels": labels}, "spec": pod},
-            },
-        },
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": "web-budget", "namespace": namespace},
-            "spec": {"minAvailable": available, "selector": selector},
-        },
-    )
-    cluster.kubectl("rollout", "status", "deployment/web", "-n", namespace, "--timeout=60s")
-    budget = ("pdb", "web-budget", "-n", namespace)
-    eventually(
-        lambda: cluster.get(*budget)["status"]["currentHealthy"] == 2, 30, "the budget counts"
-    )
-    return str(web_pods(cluster, namespace)[0]["spec"]["nodeName"])
-
-
-def web_pods(cluster: RealCluster, namespace: str, node: str = "") -> list[dict[str, Any]]:
-    pods = cluster.get("pods", "-n", namespace, "-l", f"app={namespace}")["items"]
-    return [pod for pod in pods if node in {"", pod["spec"].get("nodeName")}]
 
 
 def drain(namespace: str, **fields: Any) -> dict[str, Any]:
