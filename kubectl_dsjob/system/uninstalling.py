@@ -25,7 +25,8 @@ from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.edge import Answer, say
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
-from kubectl_dsjob.system.installed import LABELS, find_namespace, with_admin_rights
+from kubectl_dsjob.system import cordons
+from kubectl_dsjob.system.installed import CONTROLLER, LABELS, find_namespace, with_admin_rights
 from kubectl_dsjob.system.kustomize import Manifest
 from kubectl_dsjob.system.render import SystemWish, component_names, component_objects, render
 from kubectl_dsjob.system.resources import CRDS, DEPLOYMENTS, resource_of, title
@@ -54,7 +55,7 @@ async def uninstall(target: Target, wish: UninstallWish) -> Answer:
     async with with_admin_rights(), await target.connect() as client:
         namespace = await find_namespace(client, "")
         if wish.namespace and wish.namespace != namespace:
-            if await _exists(client, DEPLOYMENTS, "daemonset-job-controller", namespace):
+            if await _exists(client, DEPLOYMENTS, CONTROLLER, namespace):
                 way = f"Name that one: --namespace {namespace}"
                 text = f"the system is not in namespace {wish.namespace}, but in {namespace}"
                 raise CliError(text, way, ExitCode.USAGE)
@@ -69,6 +70,8 @@ async def uninstall(target: Target, wish: UninstallWish) -> Answer:
             return await _dry_run(client, lost if wish.has_jobs_deleted else [], objects)
         if (schedules or jobs) and wish.has_jobs_deleted:
             await _delete_jobs(client, schedules, wish.limit_seconds)
+        if not wish.has_jobs_kept and await _exists(client, DEPLOYMENTS, CONTROLLER, namespace):
+            await cordons.wait_until_lifted(client, wish.limit_seconds)
         deleted = await _delete_all(client, objects)
         await _wait_until_gone(client, deleted, wish.limit_seconds)
         left = await _left(client)
@@ -191,6 +194,13 @@ async def _dry_run(
 
 
 async def _left(client: KubeClient) -> str:
+    text = await _left_objects(client)
+    if nodes := await cordons.list_cordoned(client):
+        text += f" Jobs have left cordons on {cordons.shown(nodes)}: {cordons.LIFT}."
+    return text
+
+
+async def _left_objects(client: KubeClient) -> str:
     if not await _exists(client, CRDS, f"{JOB_REPORTS.plural}.{JOB_REPORTS.group}", None):
         return "Nothing is left."
     reports, jobs = await _list(client, JOB_REPORTS), await _list(client, JOBS)

@@ -11,6 +11,7 @@ import pytest
 
 from hack.devcluster import images
 from tests.e2e.cluster import CONTROLLER, SYSTEM, eventually, make_job
+from tests.e2e.drains import assert_nothing_left, start_drains
 from tests.e2e.jobs import assert_succeeded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,18 +36,24 @@ def reports(cluster, namespace):
 
 
 @pytest.mark.alone
-def test_a_system_is_uninstalled_and_installed_again_and_runs_jobs(cluster, namespace, folder):
-    """Reports stay. No Job may be there, since none is deleted."""
+def test_a_system_is_uninstalled_and_installed_again_and_runs_jobs(draining, namespace, folder):
+    """It is uninstalled in the middle of drains, of which nothing is left. Reports stay."""
+    cluster = draining
     job = make_job("before", namespace, script="true")
     del job["spec"]["image"]
     cluster.apply(job)
     eventually(lambda: not uids(cluster, "dsj"), 60, "no Job of another test is left")
+    start_drains(cluster, namespace, folder)
     before = reports(cluster, namespace)
-    assert before
+    assert len(before) == 2
     prefix = ("--image-prefix", images.prefix())
     try:
         done = dsjob(cluster, "uninstall")
+        assert done.returncode == 1, done
+        assert f"{namespace}/drains" in done.stderr
+        done = dsjob(cluster, "uninstall", "--delete-jobs")
         assert done.returncode == 0, done
+        assert_nothing_left(cluster, folder)
         for what in (f"namespace/{SYSTEM}", f"clusterrole/{CONTROLLER}"):
             assert "not found" in cluster.run("get", what).stderr
         assert reports(cluster, namespace) == before

@@ -401,6 +401,27 @@ def test_jobs_are_deleted_only_when_that_is_asked_for(installed):
     assert installed.run("get", "dsj", "runs").returncode == 1
 
 
+@LONG
+def test_uninstall_waits_for_the_controller_to_lift_cordons(installed):
+    mark = "daemonset.darkowlzz.space/cordoned-by"
+    metadata = {"name": "held-1", "annotations": {mark: "default/gone/12345678-uid"}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+    installed.apply(node | {"spec": {"unschedulable": True}})
+    try:
+        done = call(installed, "uninstall", "--timeout", "1")
+        assert done.returncode == 4, done
+        assert "not uncordoned nodes of deleted Jobs: held-1" in done.stderr
+        assert f"`kubectl annotate node NODE {mark}-`" in done.stderr
+        assert installed.get("deployment", CONTROLLER, SYSTEM)
+        done = call(installed, "uninstall", "--keep-jobs")
+        assert done.returncode == 0, done
+        assert "Jobs have left cordons on held-1" in done.stderr
+        # Without a controller there is nothing to wait for.
+        assert call(installed, "uninstall", "--timeout", "1").returncode == 0
+    finally:
+        installed.kubectl("delete", "node", "held-1")
+
+
 # --- doctor -------------------------------------------------------------------------------
 
 
