@@ -44,10 +44,9 @@ class SightingStore:
         if abs(step) >= _CLOCK_SET:
             before = shift_sightings(before, step)
         pods = current_pods(snapshot)
+        records = merge_records(snapshot)
         failed = frozenset(
-            name
-            for name, record in merge_records(snapshot).items()
-            if record.state == NodeState.FAILED
+            name for name, record in records.items() if record.state == NodeState.FAILED
         )
         before = before if uid == job.uid else {}
         tainted = find_tainted(snapshot, pods)
@@ -60,6 +59,11 @@ class SightingStore:
             pods_without_node(snapshot),
             has_ledger_room(snapshot),
             nodes_without_results(snapshot),
+            {
+                name: record.drain_started_at
+                for name, record in records.items()
+                if record.drain_started_at is not None and name in snapshot.nodes
+            },
         )
         seen = update_sightings(before, observed, now)
         self._seen[key] = job.uid, seen, now, moment

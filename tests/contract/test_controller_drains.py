@@ -381,3 +381,19 @@ async def test_a_drain_goes_on_after_a_controller_was_away_for_longer_than_its_t
     async with running(server):
         await until(lambda: is_started(cluster))
     assert len(evictions(cluster)) == 2
+
+
+async def test_a_list_that_fails_at_the_return_of_the_controller_is_no_failure_of_the_drain(
+    server, cluster
+):
+    put_pod(server)
+    server.fail_next("POST", EVICTION, 429, 1, message=BUDGET)
+    async with running(server):
+        cluster.apply(**DRAIN)
+        await until(lambda: record(server).get("reason") == "DrainBlocked")
+    await asyncio.sleep(600)
+    server.fail_next("GET", "fieldSelector=spec.nodeName", 500, 5)
+    async with running(server):
+        await until(lambda: is_started(cluster))
+    assert server.faults == []
+    assert len(evictions(cluster)) == 2

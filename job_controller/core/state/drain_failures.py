@@ -15,6 +15,7 @@ from job_controller.core.state.evictions import (
     describe_refused,
     ends_at,
 )
+from job_controller.core.state.first_seen import node_draining
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_exits import failed_record
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
@@ -40,29 +41,36 @@ def drain_failure(
     if found is not None and found.refused:
         words = f"the node is not drained: {describe_refused(found)}"
         return _failed(context, record, NodeReason.DRAIN_REFUSED, words), None
-    due_at = _times_out_at(context, drain, known.drain_started_at, found)
+    seen_at = context.first_seen(node_draining(inputs.node, known.drain_started_at))
+    due_at = _times_out_at(context, drain, (known.drain_started_at, seen_at), found)
     if due_at is None or context.now < due_at:
         return None, due_at
-    left = describe_left(found) if found is not None else "its pods are not known"
+    left = describe_left(found) if found is not None else "its pods cannot be listed"
     words = f"not drained within drain.timeoutSeconds ({drain.timeout_seconds} s): {left}"
     return _failed(context, record, NodeReason.DRAIN_TIMED_OUT, words), None
 
 
 def _times_out_at(
-    context: RunContext, drain: Drain, started_at: datetime, found: NodeDrain | None
+    context: RunContext,
+    drain: Drain,
+    began: tuple[datetime, datetime],
+    found: NodeDrain | None,
 ) -> datetime | None:
     """Return when a drain times out, None if it does not for now.
 
-    It begins again when nodes may start again. A controller that was away meanwhile tries first.
+    `began` is when it did by the record, and when this controller first saw that. It begins again
+    when nodes may start again. A controller that was away meanwhile tries first: while it cannot
+    list the pods, all of the time counts from its first look.
     """
     if context.is_suspended:
         return None
+    started_at, seen_at = began
     due_at = ends_at(started_at, drain)
     if found is None:
-        return due_at
+        return max(due_at, ends_at(seen_at, drain))
     least = min(drain.timeout_seconds, _LEAST_SECONDS)
     if found.tried_seconds is None:
-        return None if found.due else due_at
+        return None if found.due else max(due_at, seen_at + timedelta(seconds=least))
     if found.tried_seconds >= least:
         return due_at
     return max(due_at, context.now + timedelta(seconds=least - found.tried_seconds))

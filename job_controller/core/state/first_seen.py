@@ -8,7 +8,7 @@ between reconciles. Losing them in a restart is safe: each timer then starts aga
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -29,6 +29,7 @@ _FAILED: Final = "failed"
 _ENDED: Final = "ended"
 _WITHOUT_NODE: Final = "without node"
 _RESULTS_MISSING: Final = "results missing"
+_DRAINING: Final = "draining"
 BLOCKED: Final = "blocked"
 UNEXPLAINED: Final = "unexplained"
 REJECTED: Final = "rejected"
@@ -114,6 +115,11 @@ def results_missing(node_uid: str) -> Fact:
     return Fact(node_uid, _RESULTS_MISSING)
 
 
+def node_draining(node: Node, started_at: datetime) -> Fact:
+    """Return the fact that the drain of a node is on record as begun, once for each drain."""
+    return Fact(node.uid, _DRAINING, since=format_time(started_at))
+
+
 def pods_rejected(node: Node, retry: str) -> Fact:
     """Return the fact that the kubelet of the node rejects its pods, one after the other."""
     return Fact(node.uid, REJECTED, retry=retry)
@@ -164,7 +170,8 @@ class ObservedObjects:
     `failed` are the names of nodes that are recorded as failed. `tainted` are those whose
     condition keeps their pod off. `retry` is the Job's retry request. `without_node` are pods that
     wait to be scheduled to nodes that do not exist. `has_ledger_room`: the evidence of each node
-    can be recorded. `without_results` are the UIDs of completed nodes that lack results.
+    can be recorded. `without_results` are the UIDs of completed nodes that lack results. `draining`
+    is when the drains of nodes began by their records.
     """
 
     pods: Mapping[str, Pod]
@@ -175,6 +182,7 @@ class ObservedObjects:
     without_node: Collection[Pod] = ()
     has_ledger_room: bool = True
     without_results: Collection[str] = ()
+    draining: Mapping[str, datetime] = field(default_factory=dict)
 
 
 def update_sightings(
@@ -216,6 +224,7 @@ def _facts_without_pod(observed: ObservedObjects) -> set[Fact]:
     holding = {node_not_ready(observed.nodes[name], observed.retry) for name in observed.tainted}
     holding |= {pod_without_node(pod) for pod in observed.without_node}
     holding |= {results_missing(uid) for uid in observed.without_results}
+    holding |= {node_draining(observed.nodes[name], at) for name, at in observed.draining.items()}
     return holding | {LEDGER_ROOM} if observed.has_ledger_room else holding
 
 

@@ -28,6 +28,9 @@ from job_controller.core.plan import (
 )
 from job_controller.core.state.cordons import find_stray_cordons, mark_of, nodes_to_list
 from job_controller.core.state.evictions import NodeDrain
+from job_controller.core.state.first_seen import Sighting, node_draining
+from job_controller.sightings import SightingStore
+from tests.clocks import FakeClock
 from tests.unit.builders import (
     NOW,
     done,
@@ -187,6 +190,33 @@ def test_a_drain_that_this_controller_has_just_tried_has_a_minute():
     for seconds, state in ((0.0, "Waiting"), (59.0, "Waiting"), (60.0, "Failed")):
         found = NodeDrain((WEB,), tried_seconds=seconds)
         assert record_of(decide(cluster.snapshot(drains={"a": found}), NOW)).state == state
+
+
+@pytest.mark.parametrize(
+    ("found", "seconds"),
+    [(None, DRAIN.timeout_seconds), (NodeDrain((WEB,), tried_seconds=None), 60)],
+    ids=["pods unknown", "pods already leaving"],
+)
+def test_no_drain_times_out_at_the_first_look_of_a_controller_that_was_away(found, seconds):
+    """It was away for an hour. Then the list of the pods fails, or nothing is left to evict."""
+    cluster = marked(turns(waiting("a"), "a", drainStartedAt=TURN))
+    drain = Drain(timeout_seconds=DRAIN.timeout_seconds)
+    spec(cluster, drain=drain, rollout=Rollout(max_parallel=10))
+    drains = {} if found is None else {"a": found}
+    back = NOW + timedelta(hours=1)
+    fact = node_draining(cluster.nodes["a"], NOW - timedelta(seconds=60))
+    for looked, state in ((0, "Waiting"), (seconds - 1, "Waiting"), (seconds, "Failed")):
+        snapshot = cluster.snapshot(drains=drains, seen={fact: Sighting(back)})
+        plan = decide(snapshot, back + timedelta(seconds=looked))
+        assert record_of(plan).state == state, looked
+
+
+def test_a_drain_is_first_seen_when_the_controller_finds_it_on_record():
+    cluster = marked(turns(waiting("a", "b"), "a", drainStartedAt=TURN))
+    seen = SightingStore(FakeClock(NOW)).with_sightings(("n", "j"), cluster.snapshot()).seen
+    fact = node_draining(cluster.nodes["a"], NOW - timedelta(seconds=60))
+    assert [each for each in seen if each.kind == fact.kind] == [fact]
+    assert seen[fact].first == NOW
 
 
 @pytest.mark.parametrize("hold", ["suspend", "stop", "window"])
