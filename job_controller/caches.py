@@ -42,7 +42,7 @@ from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
 from job_controller.core.desired.owned_job import owned_name
 from job_controller.core.desired.part import part_suffixes
 from job_controller.core.desired.rollback_job import rollback_name
-from job_controller.core.owned_jobs.rollback import BATCHES_LIMIT
+from job_controller.core.owned_jobs.rollback_jobs import BATCHES_LIMIT
 
 # Changes of pods and nodes come in bursts: one reconcile this much later sees them all. It is later
 # if decisions take long, at most 2 s. Changes of the ledger, which end a run, are not delayed.

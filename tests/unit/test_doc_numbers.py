@@ -18,6 +18,8 @@ from daemonset_job.runtime import debounce, write_pacer
 from job_controller.caches import DEBOUNCE_LIMIT_SECONDS
 from job_controller.config import Config as ControllerConfig
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES
+from job_controller.core.desired.owned_job import BATCH_NODES
+from job_controller.core.owned_jobs.rollback_jobs import BATCHES_LIMIT
 from job_controller.core.render import shard_size
 from job_controller.core.render.node_failures import (
     FAILURES_KEPT,
@@ -59,6 +61,8 @@ class Quoted(NamedTuple):
 
 
 QUOTED = (
+    Quoted(JOB, "The Job owns them, (N) at most", BATCHES_LIMIT),
+    Quoted(JOB, "`NAME-rollback` for (N) nodes at most", BATCH_NODES),
     Quoted(ARCHITECTURE, "A report holds (N) nodes", NODES_PER_SHARD),
     Quoted(ARCHITECTURE, "at most every (N) s, in large", TerminatorConfig().flush_interval),
     Quoted(ARCHITECTURE, "in large runs at most every (N) s", write_pacer.MAX_SECONDS),

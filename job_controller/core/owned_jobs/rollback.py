@@ -17,10 +17,9 @@ from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition
 from daemonset_job.api.reasons import FailedReason, RolledBackReason
-from daemonset_job.api.report import merge_evidence, merge_records
 from daemonset_job.api.rollback import can_roll_back, ignores_retry, is_rollback_requested
 from daemonset_job.api.rollback_status import RollbackStatus
-from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
+from daemonset_job.api.states import FINAL_PHASES, ConditionType
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.desired.owned_job import BATCH_NODES
 from job_controller.core.desired.rollback_job import (
@@ -28,7 +27,17 @@ from job_controller.core.desired.rollback_job import (
     rollback_name,
 )
 from job_controller.core.job_actions import CreateJob
-from job_controller.core.owned_jobs.outcome import OwnedOutcome, find_owned, owned_outcome
+from job_controller.core.owned_jobs.outcome import OwnedOutcome, owned_outcome
+from job_controller.core.owned_jobs.rollback_jobs import (
+    BATCHES_LIMIT,
+    RollbackJobs,
+    find_rollback_jobs,
+)
+from job_controller.core.owned_jobs.rollback_messages import (
+    NAMES_LIMIT,
+    describe_end,
+    describe_work,
+)
 from job_controller.core.owned_jobs.rollback_targets import Targets, find_targets
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.node_counts import NodeCounts
@@ -36,11 +45,8 @@ from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
-# Nodes that come back get further Jobs. With this number of them the rollback has ended.
-BATCHES_LIMIT: Final = 32
 # How often to look at nodes that are waited for: none of their changes may show that they are away.
 _WAIT_SECONDS: Final = 15.0
-_NAMES_LIMIT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +62,6 @@ class RollbackState:
     wake_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What there is of the rollback: its Jobs in their order, and the nodes of each outcome."""
-
-    jobs: tuple[Job, ...]
-    taken: frozenset[str]
-    completed: frozenset[str]
-    failed: frozenset[str]
-
-
 def evaluate_rollback(
     snapshot: Snapshot, counts: NodeCounts, run: RunState, now: datetime
 ) -> RollbackState:
@@ -77,7 +73,7 @@ def evaluate_rollback(
         return RollbackState(
             before, _with_retry_hint(job, job.condition(ConditionType.ROLLED_BACK))
         )
-    targets, found = find_targets(snapshot, counts, now), _find(snapshot)
+    targets, found = find_targets(snapshot, counts, now), find_rollback_jobs(snapshot)
     reason, words, action = _next_step(snapshot, targets, found)
     is_over = reason in _ENDS
     status = _with_numbers(before or RollbackStatus(), targets, found, is_over=is_over)
@@ -127,7 +123,7 @@ def _not_possible(job: Job) -> RollbackState:
     return RollbackState(None, Condition(ConditionType.ROLLED_BACK, False, reason, words))
 
 
-def _next_step(snapshot: Snapshot, targets: Targets, found: _Found) -> _Step:
+def _next_step(snapshot: Snapshot, targets: Targets, found: RollbackJobs) -> _Step:
     """Return how far the rollback is, in words, and the Job that is created now, None for none."""
     if (step := _by_jobs(snapshot.job.status.rollback, targets, found)) is not None:
         return step
@@ -135,19 +131,19 @@ def _next_step(snapshot: Snapshot, targets: Targets, found: _Found) -> _Step:
         words = "the rollback begins when the end of the run is on record"
         return RolledBackReason.ROLLBACK_WAITING, words, None
     if targets.at_work:
-        nodes = fold(targets.at_work, limit=_NAMES_LIMIT)
+        nodes = fold(targets.at_work, limit=NAMES_LIMIT)
         words = f"the rollback waits for the tasks that are at work on {nodes}"
         return RolledBackReason.ROLLBACK_WAITING, words, None
     left = sorted(targets.started - found.taken - targets.out_of_reach)
     number = len(found.jobs) + 1
     if not left or number > BATCHES_LIMIT:
-        return *_end(targets, found), None
+        return *describe_end(targets, found, left), None
     return _create(snapshot, number, left)
 
 
-def _by_jobs(before: RollbackStatus | None, targets: Targets, found: _Found) -> _Step | None:
+def _by_jobs(before: RollbackStatus | None, targets: Targets, found: RollbackJobs) -> _Step | None:
     """Return what the Jobs that there are say of the rollback, None if they all have succeeded."""
-    if before is not None and (lost := _find_lost(before, found)):
+    if before is not None and (lost := found.lost(before)):
         words = f"Job {lost} was deleted before the rollback had ended"
         return RolledBackReason.ROLLBACK_FAILED, words, None
     for owned in reversed(found.jobs):
@@ -159,7 +155,7 @@ def _by_jobs(before: RollbackStatus | None, targets: Targets, found: _Found) -> 
     for owned in reversed(found.jobs):
         is_over = owned_outcome(owned) == OwnedOutcome.SUCCEEDED
         if not is_over and not _has_lost_its_nodes(owned, targets):
-            return RolledBackReason.ROLLING_BACK, _at_work_words(owned, targets, found), None
+            return RolledBackReason.ROLLING_BACK, describe_work(owned, targets, found), None
     return None
 
 
@@ -184,64 +180,8 @@ def _create(snapshot: Snapshot, number: int, left: list[str]) -> _Step:
     if (refusal := snapshot.refusals.get(RefusedWrite.OWNED_JOB)) is not None:
         words = f"the API server refuses Job {name}: {single_line(refusal, REFUSAL_LIMIT)}"
         return RolledBackReason.ROLLBACK_REFUSED, words, action
-    words = f"Job {name} rolls back {fold(left[:BATCH_NODES], limit=_NAMES_LIMIT)}"
+    words = f"Job {name} rolls back {fold(left[:BATCH_NODES], limit=NAMES_LIMIT)}"
     return RolledBackReason.ROLLING_BACK, words, action
-
-
-def _end(targets: Targets, found: _Found) -> tuple[RolledBackReason, str]:
-    """Return how the rollback has ended, and the nodes that are not rolled back."""
-    if not targets.started:
-        words = "the task had not started on any node: there is nothing to roll back"
-        return RolledBackReason.ROLLED_BACK, words
-    done = targets.started & found.completed
-    left = targets.started - done
-    words = f"{len(done)} of {len(targets.started)} nodes are rolled back"
-    if not left:
-        return RolledBackReason.ROLLED_BACK, words
-    nodes = fold(left, limit=_NAMES_LIMIT)
-    words += f"; not rolled back, because away, tainted or gone: {nodes}"
-    return RolledBackReason.ROLLED_BACK_PARTLY, words
-
-
-def _at_work_words(owned: Job, targets: Targets, found: _Found) -> str:
-    done, desired = len(targets.started & found.completed), len(targets.started)
-    words = f"{done} of {desired} nodes are rolled back; Job {owned.name} is at work"
-    progressing = owned.condition(ConditionType.PROGRESSING)
-    if progressing is not None and progressing.status is False:
-        words += f": {single_line(progressing.message, REFUSAL_LIMIT)}"
-    return words
-
-
-def _find(snapshot: Snapshot) -> _Found:
-    """Return the Jobs of the rollback that there are, in their order, and what they have done."""
-    jobs: list[Job] = []
-    while (
-        owned := find_owned(snapshot.owned_jobs, rollback_name(snapshot.job, len(jobs) + 1))
-    ) is not None:
-        jobs.append(owned)
-    completed: set[str] = set()
-    failed: set[str] = set()
-    for owned in jobs:
-        reports = [each for each in snapshot.owned_reports if each.job_uid == owned.uid]
-        done = {name for name, each in merge_evidence(reports).items() if each.is_completed}
-        completed |= done
-        failed |= {
-            name
-            for name, record in merge_records(reports).items()
-            if record.state == NodeState.FAILED and name not in done
-        }
-    return _Found(
-        tuple(jobs),
-        frozenset(name for owned in jobs for name in owned.spec.nodes.include),
-        frozenset(completed),
-        frozenset(failed),
-    )
-
-
-def _find_lost(before: RollbackStatus, found: _Found) -> str:
-    """Return a Job of the rollback that was there and is not any more, "" for none."""
-    there = {owned.name for owned in found.jobs}
-    return next((name for name in before.jobs if name not in there), "")
 
 
 def _is_recorded(snapshot: Snapshot) -> bool:
@@ -257,10 +197,10 @@ def _is_recorded(snapshot: Snapshot) -> bool:
 
 
 def _with_numbers(
-    status: RollbackStatus, targets: Targets, found: _Found, *, is_over: bool
+    status: RollbackStatus, targets: Targets, found: RollbackJobs, *, is_over: bool
 ) -> RollbackStatus:
     """Return the status with its Jobs and the numbers of nodes; those of lost Jobs stay."""
-    if _find_lost(status, found):
+    if found.lost(status):
         return status
     done = targets.started & found.completed
     failed = (targets.started & found.failed) - done

@@ -11,7 +11,8 @@ from daemonset_job.api.job_spec import parse_spec
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.taints import Taint
 from job_controller.core.job_actions import CreateJob
-from job_controller.core.owned_jobs import rollback
+from job_controller.core.owned_jobs import rollback, rollback_messages
+from job_controller.core.owned_jobs.rollback_jobs import BATCHES_LIMIT
 from job_controller.core.plan import RefusedWrite, WriteStatus
 from tests.unit.builders import gated_pod, make_node, make_pod
 from tests.unit.core.rollbacks import RollbackWorld
@@ -312,7 +313,9 @@ def test_more_nodes_than_a_job_names_are_rolled_back_by_one_job_after_the_other(
 
 
 def test_nodes_that_come_and_go_get_no_end_of_jobs(monkeypatch):
-    monkeypatch.setattr(rollback, "BATCHES_LIMIT", 1)
+    """The message names the limit, the nodes that are left for it, and how to undo their work."""
+    for module in (rollback, rollback_messages):
+        monkeypatch.setattr(module, "BATCHES_LIMIT", 1)
     world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
     world.step(3)
     world.lose("a")
@@ -324,6 +327,38 @@ def test_nodes_that_come_and_go_get_no_end_of_jobs(monkeypatch):
     world.step(3)
     assert len(world.created) == 1
     assert world.rolled_back == ("True", "RolledBackPartly")
+    assert world.message == (
+        "1 of 2 nodes are rolled back; a is left, because a rollback creates at most 1 Jobs: apply "
+        "a Job that runs spec.rollback there, with spec.nodes.include"
+    )
+    assert world.is_at_rest()
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_the_nodes_of_as_many_jobs_as_there_may_be_are_rolled_back(monkeypatch, beyond):
+    monkeypatch.setattr(rollback, "BATCH_NODES", 1)
+    world = failed_world()
+    names_of_all = [f"n{number:02}" for number in range(BATCHES_LIMIT + beyond)]
+    states = {
+        name: {"uid": f"{name}-uid", "state": "Completed", "attempts": 1} for name in names_of_all
+    }
+    world.cluster.report_status = {**world.report, "nodeStates": states}
+    world.cluster.nodes = {name: make_node(name) for name in names_of_all}
+    world.cluster.pods, world.cluster.evidence, world.cluster.has_daemon_set = [], {}, False
+    world.owned.clear()
+    world.created.clear()
+    status = replace(world.cluster.job.status, rollback=RollbackStatus())
+    world.cluster.job = replace(world.cluster.job, status=status)
+    for number in range(BATCHES_LIMIT):
+        world.step(2)
+        world.end_rollback(world.created[number]["metadata"]["name"])
+    world.step(3)
+    assert len(world.created) == BATCHES_LIMIT
+    assert world.rollback.completed == BATCHES_LIMIT
+    assert world.rolled_back[1] == ("RolledBackPartly" if beyond else "RolledBack")
+    assert ("n32 is left, because a rollback creates at most 32 Jobs" in world.message) == bool(
+        beyond
+    )
 
 
 # --- what a rollback does not do ---------------------------------------------------------

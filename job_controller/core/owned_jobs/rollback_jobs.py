@@ -1,0 +1,58 @@
+"""The Jobs of a rollback that there are, and what they have done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from daemonset_job.api.job import Job
+from daemonset_job.api.report import merge_evidence, merge_records
+from daemonset_job.api.rollback_status import RollbackStatus
+from daemonset_job.api.states import NodeState
+from job_controller.core.desired.rollback_job import rollback_name
+from job_controller.core.owned_jobs.outcome import find_owned
+from job_controller.core.state.snapshot import Snapshot
+
+# Nodes that come back get further Jobs. With this number of them the rollback has ended.
+BATCHES_LIMIT: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackJobs:
+    """What there is of the rollback: its Jobs in their order, and the nodes of each outcome."""
+
+    jobs: tuple[Job, ...]
+    taken: frozenset[str]
+    completed: frozenset[str]
+    failed: frozenset[str]
+
+    def lost(self, before: RollbackStatus) -> str:
+        """Return a Job of the rollback that was there and is not any more, "" for none."""
+        there = {owned.name for owned in self.jobs}
+        return next((name for name in before.jobs if name not in there), "")
+
+
+def find_rollback_jobs(snapshot: Snapshot) -> RollbackJobs:
+    """Return the Jobs of the rollback that there are, in their order, and what they have done."""
+    jobs: list[Job] = []
+    while (
+        owned := find_owned(snapshot.owned_jobs, rollback_name(snapshot.job, len(jobs) + 1))
+    ) is not None:
+        jobs.append(owned)
+    completed: set[str] = set()
+    failed: set[str] = set()
+    for owned in jobs:
+        reports = [each for each in snapshot.owned_reports if each.job_uid == owned.uid]
+        done = {name for name, each in merge_evidence(reports).items() if each.is_completed}
+        completed |= done
+        failed |= {
+            name
+            for name, record in merge_records(reports).items()
+            if record.state == NodeState.FAILED and name not in done
+        }
+    return RollbackJobs(
+        tuple(jobs),
+        frozenset(name for owned in jobs for name in owned.spec.nodes.include),
+        frozenset(completed),
+        frozenset(failed),
+    )

@@ -1,0 +1,54 @@
+"""What is said of a rollback: how far its Jobs are, and how it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from daemonset_job.api.fold_names import fold
+from daemonset_job.api.job import Job
+from daemonset_job.api.reasons import RolledBackReason
+from daemonset_job.api.states import ConditionType
+from job_controller.core.owned_jobs.rollback_jobs import BATCHES_LIMIT, RollbackJobs
+from job_controller.core.owned_jobs.rollback_targets import Targets
+from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
+
+# Names of nodes in a message, in characters.
+NAMES_LIMIT: Final = 200
+
+
+def describe_end(
+    targets: Targets, found: RollbackJobs, beyond: Collection[str]
+) -> tuple[RolledBackReason, str]:
+    """Return how the rollback has ended, and the nodes that are not rolled back.
+
+    `beyond` are those for which no further Job may be created.
+    """
+    if not targets.started:
+        words = "the task had not started on any node: there is nothing to roll back"
+        return RolledBackReason.ROLLED_BACK, words
+    done = targets.started & found.completed
+    left = targets.started - done
+    words = f"{len(done)} of {len(targets.started)} nodes are rolled back"
+    if not left:
+        return RolledBackReason.ROLLED_BACK, words
+    if away := left.difference(beyond):
+        nodes = fold(away, limit=NAMES_LIMIT)
+        words += f"; not rolled back, because away, tainted or gone: {nodes}"
+    if beyond:
+        words += (
+            f"; {fold(beyond, limit=NAMES_LIMIT)} {'is' if len(beyond) == 1 else 'are'} left, "
+            f"because a rollback creates at most {BATCHES_LIMIT} Jobs: apply a Job that runs "
+            f"spec.rollback there, with spec.nodes.include"
+        )
+    return RolledBackReason.ROLLED_BACK_PARTLY, words
+
+
+def describe_work(owned: Job, targets: Targets, found: RollbackJobs) -> str:
+    """Return how far the rollback is while one of its Jobs is at work."""
+    done, desired = len(targets.started & found.completed), len(targets.started)
+    words = f"{done} of {desired} nodes are rolled back; Job {owned.name} is at work"
+    progressing = owned.condition(ConditionType.PROGRESSING)
+    if progressing is not None and progressing.status is False:
+        words += f": {single_line(progressing.message, REFUSAL_LIMIT)}"
+    return words
