@@ -139,6 +139,7 @@ STOP_CONFIG_MAP: Final = "daemonset-job-stop"
 ADMISSION_POLICIES: Final = (
     "daemonset-job-needs-daemonsets",
     "daemonset-job-needs-nodes",
+    "daemonset-job-needs-status",
     "daemonset-job-system-pods",
     "daemonset-job-system-daemonsets",
     "daemonset-job-system-jobreports",

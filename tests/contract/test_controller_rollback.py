@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from daemonset_job.api.owners import owner_reference
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, NODES, PODS
 from tests.contract.controller_cluster import FakeCluster, gated, running, until, virtual_clock
 from tests.fakekube.daemon_sets import node_of
@@ -149,4 +150,24 @@ async def test_a_restart_between_the_two_goes_on(server, cluster):
         await fail_on_b(cluster)
         await until(lambda: "rollback" in cluster.status())
     async with running(server):
+        await finish(cluster)
+
+
+async def test_a_forged_job_is_said_and_never_taken_for_the_rollback(server, cluster):
+    """It has the name and the owner reference, and does something else."""
+    async with running(server):
+        cluster.apply(**SPEC)
+        uid = server.get(JOBS, "sample")["metadata"]["uid"]
+        owner = owner_reference("Job", "sample", uid)
+        meta = {"name": ROLLBACK, "namespace": "default", "ownerReferences": [owner]}
+        spec = {"image": "example/other:v1", "nodes": {"include": ["a", "b"]}, "suspend": True}
+        server.put(JOBS, {"metadata": meta, "spec": spec})
+        await fail_on_b(cluster)
+        await until(
+            lambda: cluster.condition("RolledBack").get("reason") == "RollbackNameTaken", 600
+        )
+        assert f"Job {ROLLBACK} does not run" in cluster.condition("RolledBack")["message"]
+        await asyncio.sleep(600)
+        assert creations(cluster) == []
+        server.remove(JOBS, ROLLBACK)
         await finish(cluster)

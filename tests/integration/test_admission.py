@@ -5,6 +5,7 @@ import json
 import pytest
 
 from daemonset_job.api import names
+from daemonset_job.api.owners import owner_reference
 from daemonset_job.api.rerun import REQUEST_LIMIT
 from tests.integration.jobs import job
 from tests.integration.kube_env import KubeEnv, User
@@ -111,6 +112,32 @@ def test_a_rerun_request_that_is_too_long_is_refused(kube_env: KubeEnv, namespac
     refusal = kube_env.refusal(*words, f"{names.ANNOTATION_RERUN}={'a' * (REQUEST_LIMIT + 1)}")
     assert f"more than {REQUEST_LIMIT} characters: name fewer nodes" in refusal
     kube_env.kubectl(*words, f"{names.ANNOTATION_RERUN}-")
+
+
+@pytest.mark.parametrize("kind", ["Job", "ScheduledJob"])
+def test_no_user_makes_a_job_the_part_of_another_run(kube_env: KubeEnv, namespace, writer, kind):
+    """It would be taken for a rollback, a check or a scheduled run."""
+    reference = owner_reference(kind, "sample", "9f3c7e52-0000-4000-8000-000000000000")
+    forged = job(namespace)
+    forged["metadata"] |= {"name": "sample-rollback", "ownerReferences": [reference]}
+    words = "only daemonset-job creates it: remove metadata.ownerReferences"
+    refusal = kube_env.refusal("create", "-f", "-", input=json.dumps(forged), user=writer)
+    assert words in refusal
+    others = [
+        {**reference, "controller": False},
+        {**reference, "apiVersion": "v1", "kind": "ConfigMap", "uid": "other"},
+    ]
+    forged["metadata"]["ownerReferences"] = others
+    kube_env.kubectl("create", "-f", "-", input=json.dumps(forged), user=writer)
+    patch = "patch", "dsj", "sample-rollback", "-n", namespace, "--type=merge", "-p"
+    body = json.dumps({"metadata": {"ownerReferences": [reference]}})
+    assert words in kube_env.refusal(*patch, body, user=writer)
+    # It stays what it is for the client that may say how a run has ended, and then for others too.
+    kube_env.kubectl(*patch, body)
+    kube_env.kubectl(*patch, json.dumps({"spec": {"suspend": True}}), user=writer)
+    moved = json.dumps({"metadata": {"ownerReferences": [{**reference, "uid": "another"}]}})
+    assert words in kube_env.refusal(*patch, moved, user=writer)
+    kube_env.kubectl(*patch, json.dumps({"metadata": {"ownerReferences": None}}), user=writer)
 
 
 def test_the_status_needs_no_such_right(kube_env: KubeEnv, namespace):

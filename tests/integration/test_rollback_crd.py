@@ -2,6 +2,17 @@
 
 import pytest
 
+from daemonset_job.api.job import parse_job
+from daemonset_job.api.owned_task import OwnedTask
+from job_controller.core.desired.check_job import check_spec
+from job_controller.core.desired.image_pull import image_pull_spec
+from job_controller.core.desired.owned_job import runs_as
+from job_controller.core.desired.part import PartKind, build_part, make_part
+from job_controller.core.desired.rollback_job import build_rollback_job
+from job_controller.core.owned_jobs.part import find_part
+from job_controller.core.owned_jobs.rollback_jobs import find_rollback_jobs
+from job_controller.core.settings import Settings
+from job_controller.core.state.snapshot import Snapshot
 from tests.integration.jobs import job
 from tests.integration.kube_env import KubeEnv
 
@@ -117,3 +128,69 @@ def test_a_rollback_can_change_until_it_begins(kube_env: KubeEnv, namespace):
         assert "spec.rollback cannot change once the run is rolled back" in answer["message"]
     status, answer = kube_env.request("PATCH", path, {"spec": {"ttlSecondsAfterFinished": 60}})
     assert status == 200, answer
+
+
+SHAPES = {
+    "arguments": {"rollback": {"args": ["undo"]}},
+    "a script on the host": {
+        "image": None,
+        "script": "true",
+        "hostExec": True,
+        "rollback": {"script": "false"},
+    },
+    "a script": {"image": None, "script": "true", "rollback": {"script": "false"}},
+    "from a ConfigMap": {
+        "rollback": {"scriptFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}},
+        "completion": {"token": "ok", "match": "Contains", "failureToken": "bad"},
+    },
+    "surroundings": {
+        "mounts": [{"hostPath": "/etc", "mountPath": "/host/etc"}],
+        "cordon": True,
+        "completion": {"mode": "Exit"},
+        "template": {
+            "metadata": {"labels": {"team": "a"}},
+            "spec": {
+                "nodeSelector": {"role": "x"},
+                "tolerations": [{"operator": "Exists"}],
+                "containers": [
+                    {
+                        "name": "job-container",
+                        "env": [{"name": "A", "value": "b"}],
+                        "resources": {"limits": {"cpu": 1, "memory": "1Gi"}},
+                    },
+                    {"name": "other", "image": "x", "ports": [{"containerPort": 80}]},
+                ],
+            },
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_what_is_rendered_is_recognised_as_the_api_server_stores_it(
+    kube_env: KubeEnv, namespace, shape
+):
+    """Defaults are added to it. The controller compares the stored Job with a rendered one."""
+    kube_env.apply(job(namespace, spec_with(shape)))
+    parent = parse_job(kube_env.get("dsj", "sample", namespace))
+    settings = Settings()
+    script = OwnedTask(script="test -e /etc/ok")
+    pull = make_part(PartKind.IMAGE_PULL, "image-pull", image_pull_spec(parent, settings))
+    check = make_part(
+        PartKind.CHECK, "check-1", check_spec(parent, script, ["a", "b"], settings), "x"
+    )
+    rollback = build_rollback_job(parent, 1, ["a", "b"])
+    for body in (rollback, build_part(parent, pull), build_part(parent, check)):
+        kube_env.apply(body)
+    stored = [
+        parse_job(kube_env.get("dsj", name, namespace))
+        for name in ("sample-check-1", "sample-image-pull", "sample-rollback")
+    ]
+    snapshot = Snapshot(parent, owned_jobs=tuple(stored))
+    assert runs_as(stored[2], rollback["spec"])
+    assert find_rollback_jobs(snapshot).jobs == (stored[2],)
+    assert find_part(snapshot, check) == stored[0]
+    assert find_part(snapshot, pull) == stored[1]
+    # And nothing else is taken for it.
+    assert not runs_as(stored[0], rollback["spec"])
+    assert not runs_as(parent, rollback["spec"])

@@ -24,6 +24,26 @@ _COPIED: Final = (
     "cordon",
     "drain",
 )
+# What decides what a Job does to a node. All of it cannot change once the Job has started.
+_WHAT_RUNS: Final = (
+    "image",
+    "script",
+    "scriptFrom",
+    "command",
+    "args",
+    "template",
+    "mounts",
+    "mountPath",
+    "hostExec",
+    "cordon",
+)
+# With what the CRD has as their defaults.
+_COMPLETION: Final[Mapping[str, str]] = {
+    "mode": "Log",
+    "match": "Line",
+    "token": "",
+    "failureToken": "",
+}
 # More nodes than spec.nodes.include takes (the CRD's limit) are served one batch after the other.
 BATCH_NODES: Final = 1000
 _COPIED_OF_ROLLOUT: Final = ("maxParallel", "maxParallelPerZone", "order", "exclusive")
@@ -78,3 +98,17 @@ def without_selection(template: Mapping[str, Any]) -> dict[str, Any]:
     if affinity:
         spec["affinity"] = affinity
     return {**template, "spec": spec}
+
+
+def runs_as(owned: Job, spec: Mapping[str, Any]) -> bool:
+    """Return whether a Job does to its nodes what a Job with this rendered spec does.
+
+    An owner reference proves nothing: any client may have created the Job with it, or changed it
+    before its start. How fast and how often it runs is not compared, because people may change it.
+    """
+    raw = owned.raw_spec
+    completion, expected = raw.get("completion") or {}, spec.get("completion") or {}
+    return all((raw.get(key) or None) == (spec.get(key) or None) for key in _WHAT_RUNS) and all(
+        (completion.get(key) or default) == (expected.get(key) or default)
+        for key, default in _COMPLETION.items()
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from daemonset_job.api.job import Job
-from job_controller.core.desired.owned_job import owned_name
+from job_controller.core.desired.owned_job import owned_name, runs_as
 from job_controller.core.desired.part import Part, PartKind, build_part, purpose_of
 from job_controller.core.job_actions import CreateJob, DeleteJob, OwnedJobAction
 from job_controller.core.plan import RefusedWrite
@@ -13,10 +13,25 @@ from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 
-def find_part(jobs: Iterable[Job], part: Part) -> Job | None:
+def find_part(snapshot: Snapshot, part: Part) -> Job | None:
     """Return the Job that is this part, None if there is none or it is being deleted."""
-    found = (job for job in jobs if not job.is_terminating and purpose_of(job) == part.purpose)
-    return next(found, None)
+    found = (job for job in snapshot.owned_jobs if not job.is_terminating)
+    return next((job for job in found if _is_part(job, snapshot.job, part)), None)
+
+
+def _is_part(job: Job, parent: Job, part: Part) -> bool:
+    """Return whether a Job is what is rendered for a part.
+
+    Its purpose is not enough: any client may copy it, and let the Job run something else.
+    """
+    policy, nodes = job.raw_spec.get("failurePolicy") or {}, job.raw_spec.get("nodes") or {}
+    return (
+        job.name == owned_name(parent.name, part.suffix)
+        and purpose_of(job) == part.purpose
+        and runs_as(job, part.spec)
+        and nodes == part.spec.get("nodes", {})
+        and policy.items() >= part.spec.get("failurePolicy", {}).items()
+    )
 
 
 def find_kind(jobs: Iterable[Job], kind: PartKind) -> Job | None:
@@ -41,20 +56,22 @@ def part_actions(
 ) -> list[OwnedJobAction]:
     """Return what to do so that these parts exist and no others.
 
-    A part is created once those before it are gone, of which one may have its name.
+    A part is created once those before it are gone, of which one may have its name. So is a Job
+    that only looks like it.
     """
-    needed = {part.purpose: part for part in parts}
-    there = {purpose: job for job in snapshot.owned_jobs if (purpose := purpose_of(job))}
+    needed = {owned_name(snapshot.job.name, part.suffix): part for part in parts}
     actions: list[OwnedJobAction] = [
         DeleteJob(job.name, job.uid)
-        for purpose, job in there.items()
-        if purpose not in needed and not job.is_terminating
+        for job in snapshot.owned_jobs
+        if (purpose_of(job) or job.name in needed)
+        and not job.is_terminating
+        and not (job.name in needed and _is_part(job, snapshot.job, needed[job.name]))
     ]
     taken = {job.name for job in snapshot.owned_jobs}
     if may_create:
         actions += [
             CreateJob(build_part(snapshot.job, part))
-            for part in needed.values()
-            if owned_name(snapshot.job.name, part.suffix) not in taken
+            for name, part in needed.items()
+            if name not in taken
         ]
     return actions

@@ -134,6 +134,12 @@ def _next_step(snapshot: Snapshot, targets: Targets, found: RollbackJobs) -> _St
         nodes = fold(targets.at_work, limit=NAMES_LIMIT)
         words = f"the rollback waits for the tasks that are at work on {nodes}"
         return RolledBackReason.ROLLBACK_WAITING, words, None
+    if found.other:
+        words = (
+            f"Job {found.other} does not run what spec.rollback says, so it is not that of the "
+            "rollback: delete it, and the rollback goes on"
+        )
+        return RolledBackReason.ROLLBACK_NAME_TAKEN, words, None
     left = sorted(targets.started - found.taken - targets.out_of_reach)
     number = len(found.jobs) + 1
     if not left or number > BATCHES_LIMIT:

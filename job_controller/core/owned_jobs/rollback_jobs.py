@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import merge_evidence, merge_records
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.states import NodeState
-from job_controller.core.desired.rollback_job import rollback_name
+from job_controller.core.desired.owned_job import runs_as
+from job_controller.core.desired.rollback_job import build_rollback_job, rollback_name
 from job_controller.core.owned_jobs.outcome import find_owned
 from job_controller.core.state.snapshot import Snapshot
 
@@ -19,30 +21,38 @@ BATCHES_LIMIT: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class RollbackJobs:
-    """What there is of the rollback: its Jobs in their order, and the nodes of each outcome."""
+    """What there is of the rollback: its Jobs in their order, and the nodes of each outcome.
+
+    `other` is the next Job by name if it does something else than the rollback, "" if not.
+    """
 
     jobs: tuple[Job, ...]
     taken: frozenset[str]
     completed: frozenset[str]
     failed: frozenset[str]
+    other: str = ""
 
     def lost(self, before: RollbackStatus) -> str:
         """Return a Job of the rollback that was there and is not any more, "" for none."""
-        there = {owned.name for owned in self.jobs}
+        there = {owned.name for owned in self.jobs} | {self.other}
         return next((name for name in before.jobs if name not in there), "")
 
 
 def find_rollback_jobs(snapshot: Snapshot) -> RollbackJobs:
     """Return the Jobs of the rollback that there are, in their order, and what they have done."""
-    jobs: list[Job] = []
-    while (
-        owned := find_owned(snapshot.owned_jobs, rollback_name(snapshot.job, len(jobs) + 1))
-    ) is not None:
+    jobs, other = list[Job](), ""
+    for number in range(1, BATCHES_LIMIT + 1):
+        owned = find_owned(snapshot.owned_jobs, rollback_name(snapshot.job, number))
+        if owned is None:
+            break
+        if not runs_as(owned, _rendered_spec(snapshot.job, number, owned)):
+            other = owned.name
+            break
         jobs.append(owned)
     completed: set[str] = set()
     failed: set[str] = set()
-    for owned in jobs:
-        reports = [each for each in snapshot.owned_reports if each.job_uid == owned.uid]
+    for found in jobs:
+        reports = [each for each in snapshot.owned_reports if each.job_uid == found.uid]
         done = {name for name, each in merge_evidence(reports).items() if each.is_completed}
         completed |= done
         failed |= {
@@ -55,4 +65,12 @@ def find_rollback_jobs(snapshot: Snapshot) -> RollbackJobs:
         frozenset(name for owned in jobs for name in owned.spec.nodes.include),
         frozenset(completed),
         frozenset(failed),
+        other,
     )
+
+
+def _rendered_spec(parent: Job, number: int, owned: Job) -> Mapping[str, Any]:
+    """Return the spec of the Job of the rollback that has the nodes of `owned`."""
+    body = build_rollback_job(parent, number, owned.spec.nodes.include)
+    spec: Mapping[str, Any] = body["spec"]
+    return spec

@@ -46,7 +46,7 @@ def advance_pull(
     if find_image_problem(job, snapshot.settings):
         return progress, None
     part = image_pull_part(job, snapshot.settings)
-    pull = find_part(snapshot.owned_jobs, part)
+    pull = find_part(snapshot, part)
     match owned_outcome(pull):
         case OwnedOutcome.SUCCEEDED:
             progress = replace(progress, images_pulled=True)

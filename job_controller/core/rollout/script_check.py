@@ -92,7 +92,7 @@ def _judge(
     due, all_nodes = nodes
     part, progress = found.part, found.progress
     assert part is not None
-    run = find_part(snapshot.owned_jobs, part)
+    run = find_part(snapshot, part)
     match owned_outcome(run):
         case OwnedOutcome.SUCCEEDED:
             assert run is not None

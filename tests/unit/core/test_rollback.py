@@ -7,9 +7,11 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.api.container import Container
+from daemonset_job.api.job import parse_job
 from daemonset_job.api.job_spec import parse_spec
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.taints import Taint
+from job_controller.core.desired.rollback_job import build_rollback_job
 from job_controller.core.job_actions import CreateJob
 from job_controller.core.owned_jobs import rollback, rollback_messages
 from job_controller.core.owned_jobs.rollback_jobs import BATCHES_LIMIT
@@ -359,6 +361,60 @@ def test_the_nodes_of_as_many_jobs_as_there_may_be_are_rolled_back(monkeypatch, 
     assert ("n32 is left, because a rollback creates at most 32 Jobs" in world.message) == bool(
         beyond
     )
+
+
+# --- Jobs that only look like those of the rollback ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"args": ["true"]},
+        {"script": "true"},
+        {"image": "example/other:1"},
+        {"command": ["true"]},
+        {"completion": {"mode": "Exit"}},
+        {"completion": {"token": "fake"}},
+        {"template": {"spec": {"nodeSelector": {"never": "there"}}}},
+    ],
+)
+def test_a_job_that_does_something_else_is_never_taken_for_the_rollback(change):
+    """Any client can create it first, with the name and the owner reference of the rollback."""
+    world = failed_world()
+    world.owned.clear()
+    world.created.clear()
+    status = replace(world.cluster.job.status, rollback=RollbackStatus())
+    world.cluster.job = replace(world.cluster.job, status=status)
+    body = build_rollback_job(world.cluster.job, 1, ABC)
+    raw = {**body, "spec": {**body["spec"], **change}}
+    raw["metadata"] = {**raw["metadata"], "uid": "forged"}
+    world.owned["sample-rollback"] = parse_job(raw)
+    world.done["sample-rollback"] = set()
+    world.end_rollback("sample-rollback")
+    world.step(5)
+    assert world.rolled_back == ("False", "RollbackNameTaken")
+    assert "Job sample-rollback does not run what spec.rollback says" in world.message
+    assert (world.rollback.completed, world.rollback.jobs) == (0, ())
+    assert world.created == []
+    del world.owned["sample-rollback"]
+    world.step(2)
+    assert world.included() == ["a", "b"]
+    world.end_rollback()
+    world.step(3)
+    assert world.rolled_back == ("True", "RolledBack")
+
+
+def test_how_fast_the_rollback_goes_may_be_changed():
+    world = failed_world()
+    world.step(5)
+    owned = world.owned["sample-rollback"]
+    raw = {**owned.raw_spec, "rollout": {"maxParallel": 2}, "failurePolicy": {"maxFailedNodes": 1}}
+    # As the API server has it: with the defaults of the CRD.
+    raw |= {"completion": {"mode": "Log", "match": "Line"}, "backoffLimit": 9, "suspend": False}
+    world.owned["sample-rollback"] = replace(owned, raw_spec=raw, spec=parse_spec(raw))
+    world.end_rollback()
+    world.step(3)
+    assert world.rolled_back == ("True", "RolledBack")
 
 
 # --- what a rollback does not do ---------------------------------------------------------

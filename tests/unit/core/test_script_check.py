@@ -322,3 +322,41 @@ def test_it_runs_once_on_each_node():
     assert found.backoff_limit == 0
     assert found.failure_policy.max_failed_nodes == 0
     assert found.rollout is None
+
+
+# --- Jobs that only look like that of the check --------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"script": "true"},
+        {"nodes": {"include": ["b"]}},
+        {"failurePolicy": {"action": "FailFast", "maxFailedNodes": "100%"}},
+    ],
+)
+def test_a_job_with_a_copied_purpose_that_does_something_else_is_replaced(change):
+    found = world()
+    true_one = found.owned.pop(CHECK)
+    raw = {**true_one.raw_spec, **change}
+    found.owned[CHECK] = replace(true_one, uid="forged", raw_spec=raw, spec=parse_spec(raw))
+    found.end_owned(CHECK)
+    found.step(3)
+    assert found.owned[CHECK].uid != "forged"
+    assert found.owned[CHECK].raw_spec == true_one.raw_spec
+    assert found.started == ["a"]
+
+
+def test_a_job_without_purpose_that_has_the_name_is_replaced():
+    found = world()
+    forged = replace(found.owned.pop(CHECK), uid="forged", annotations={})
+    found.owned[CHECK] = forged
+    found.step(3)
+    assert found.owned[CHECK].uid != "forged"
+
+
+def test_a_copy_of_the_job_under_another_name_is_deleted():
+    found = world()
+    found.owned["a-copy"] = replace(found.owned[CHECK], name="a-copy", uid="forged")
+    found.step(2)
+    assert set(found.owned) == {CHECK}
