@@ -38,6 +38,7 @@ from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.debounce import Debouncer
+from job_controller.core.cluster_keys import NO_CLUSTER_KEYS, ClusterKeys
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
 from job_controller.core.desired.owned_job import owned_name
 from job_controller.core.desired.part import part_suffixes
@@ -64,10 +65,10 @@ class Caches(SharedInformers):
     """The caches. They call `wake(key, seconds)` for every Job that a change may affect.
 
     `progress(resource, namespace, version)` gets the version that each cache has reached, and
-    `on_job(old, new)` each change of a Job.
+    `on_job(old, new)` each change of a Job. `cluster_keys` are those that hold over all namespaces.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is made of, and one callback for each use
         self,
         client: KubeClient,
         namespaces: Iterable[str],
@@ -76,12 +77,14 @@ class Caches(SharedInformers):
         wake: Callable[[JobKey, float], None],
         progress: Callable[[str, str, str], None],
         on_job: OnChange[Job] = lambda _old, _new: None,
+        cluster_keys: ClusterKeys = NO_CLUSTER_KEYS,
     ) -> None:
         super().__init__(
             client, clock, namespaces, on_node=self._node_changed, on_progress=progress
         )
         self._wake = wake
         self._on_job = on_job
+        self._cluster_keys = cluster_keys
         self._debouncer: Debouncer[JobKey] = Debouncer(
             min_seconds=DEBOUNCE_SECONDS, max_seconds=DEBOUNCE_LIMIT_SECONDS
         )
@@ -94,7 +97,9 @@ class Caches(SharedInformers):
                     "uid": lambda job: (job.uid,),
                     "owner": _owner_key,
                     "after": _waits_for,
-                    "exclusive": lambda job: _exclusive_key(job.namespace, job.spec.exclusive),
+                    "exclusive": lambda job: self._exclusive_keys(
+                        job.namespace, job.spec.exclusive
+                    ),
                 },
             ),
             self._job_changed,
@@ -109,8 +114,8 @@ class Caches(SharedInformers):
                 parse_pod,
                 {
                     "owner": lambda pod: (_index_key(pod.namespace, pod.owner_uid),),
-                    "exclusive": lambda pod: _exclusive_key(pod.namespace, pod.exclusive),
-                    "job": lambda pod: _exclusive_key(pod.namespace, pod.job_uid),
+                    "exclusive": lambda pod: self._exclusive_keys(pod.namespace, pod.exclusive),
+                    "job": _job_uid_key,
                 },
                 names.MANAGED_SELECTOR,
             ),
@@ -199,13 +204,27 @@ class Caches(SharedInformers):
         """
         return tuple(self._reports.store.by_index("job", _index_key(*key)))
 
+    def key_scope(self, namespace: str, exclusive: str) -> str:
+        """Return where that key of a Job of the namespace holds: there, or "" for everywhere."""
+        return self._cluster_keys.scope(namespace, exclusive)
+
+    def key_namespaces(self, namespace: str, exclusive: str) -> tuple[str | None, ...]:
+        """Return the namespaces whose pods have to be listed for a key, None for all at once."""
+        scope = self.key_scope(namespace, exclusive)
+        return (scope,) if scope else self._namespaces or (None,)
+
     def jobs_with_key(self, namespace: str, exclusive: str) -> list[Job]:
-        """Return the Jobs with that key `rollout.exclusive`."""
-        return self._jobs.store.by_index("exclusive", _index_key(namespace, exclusive))
+        """Return the Jobs that share that key `rollout.exclusive` with one of the namespace."""
+        (key,) = self._exclusive_keys(namespace, exclusive)
+        return self._jobs.store.by_index("exclusive", key)
 
     def pods_with_key(self, namespace: str, exclusive: str) -> list[Pod]:
-        """Return the pods of Jobs, deleted ones too, with that key `rollout.exclusive`."""
-        return self._pods.store.by_index("exclusive", _index_key(namespace, exclusive))
+        """Return the pods of such Jobs, deleted ones too."""
+        (key,) = self._exclusive_keys(namespace, exclusive)
+        return self._pods.store.by_index("exclusive", key)
+
+    def _exclusive_keys(self, namespace: str, exclusive: str) -> tuple[str, ...]:
+        return (_index_key(self.key_scope(namespace, exclusive), exclusive),) if exclusive else ()
 
     def nodes_cordoned_by(self, key: JobKey) -> list[Node]:
         """Return the nodes that a Job of that key has cordoned, whether or not it still exists."""
@@ -359,8 +378,8 @@ def _owner_key(job: Job) -> tuple[str, ...]:
     return (_index_key(job.namespace, job.owner_uid),) if job.owner_uid else ()
 
 
-def _exclusive_key(namespace: str, exclusive: str) -> tuple[str, ...]:
-    return (_index_key(namespace, exclusive),) if exclusive else ()
+def _job_uid_key(pod: Pod) -> tuple[str, ...]:
+    return (_index_key(pod.namespace, pod.job_uid),) if pod.job_uid else ()
 
 
 def _index_key(namespace: str, name: str) -> str:

@@ -23,6 +23,7 @@ from daemonset_job.process.readers import (
     zero_is_none,
 )
 from daemonset_job.process.settings import Setting, read_arguments, read_settings
+from job_controller.core.cluster_keys import read_cluster_keys
 from job_controller.core.receivers import Receiver
 from job_controller.core.sources import Source
 from job_controller.receiver_settings import read_receivers
@@ -36,7 +37,8 @@ _LONGEST_SECONDS = 315_360_000.0
 class Config:
     """The controller's configuration, and its `ProcessOptions` with it.
 
-    `namespaces`: those whose Jobs it looks after, empty for all. `lease_namespace`: where the
+    `namespaces`: those whose Jobs it looks after, empty for all. `cluster_keys`: the keys
+    `rollout.exclusive` that hold over all namespaces. `lease_namespace`: where the
     leader election's Lease lives; empty means no election, for a controller run by hand.
     `workers`: Jobs that are worked on at the same time. `pod_start_timeout_seconds` and
     `node_unreachable_grace_period_seconds`: see `core.settings.Timeouts`. `history_limit`,
@@ -47,6 +49,7 @@ class Config:
     """
 
     namespaces: tuple[str, ...] = ()
+    cluster_keys: tuple[str, ...] = ()
     kubeconfig: str | None = None
     context: str | None = None
     token: str = names.DEFAULT_TOKEN
@@ -110,6 +113,14 @@ SETTINGS = (
         flag="--namespaces",
         variable="WATCH_NAMESPACES",
         help="namespaces of Jobs, such as a,b",
+    ),
+    Setting(
+        "cluster_keys",
+        read_cluster_keys,
+        "none",
+        flag="--cluster-exclusive-keys",
+        variable="CLUSTER_EXCLUSIVE_KEYS",
+        help="keys rollout.exclusive that hold over all namespaces, such as kernel,disk-*",
     ),
     Setting(
         "token",

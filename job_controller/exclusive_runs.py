@@ -1,6 +1,7 @@
 """What other Jobs with the same key `rollout.exclusive` do, from the caches.
 
-Layer: above the caches. The decision is in `core.state.exclusive`. A key holds in one namespace.
+Layer: above the caches. The decision is in `core.state.exclusive`. A key holds in one namespace,
+or over all of them if the administrator has named it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from job_controller.core.state.exclusive import NO_OTHER_USE, OtherRun, OtherUse
 
 def other_runs(caches: Caches, job: Job) -> list[OtherRun]:
     """Return the other runs with the key of a Job; pods without a Job are those of one run."""
-    pods: dict[str, list[Pod]] = defaultdict(list)
+    # With their namespaces: pods elsewhere may carry a forged UID.
+    pods: dict[tuple[str, str], list[Pod]] = defaultdict(list)
     for pod in caches.pods_with_key(job.namespace, job.spec.exclusive):
-        pods[pod.owner_uid].append(pod)
+        pods[pod.namespace, pod.owner_uid].append(pod)
     runs: list[OtherRun] = []
     for other in caches.jobs_with_key(job.namespace, job.spec.exclusive):
         found = caches.daemon_set(other.namespace, other.daemon_set_name)
         is_own = found is not None and found.owner_uid == other.uid
-        own = pods.pop(found.uid, []) if found is not None and is_own else []
+        own = pods.pop((found.namespace, found.uid), []) if found is not None and is_own else []
         if other.uid == job.uid:
             continue
         key = other.namespace, other.name

@@ -27,6 +27,7 @@ from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
 from job_controller.caches import Caches, watch_id
 from job_controller.config import SETTINGS, Config, find_file, parse_config
+from job_controller.core.cluster_keys import make_cluster_keys
 from job_controller.core.settings import Settings, Timeouts
 from job_controller.dependencies import Dependencies
 from job_controller.metrics import Metrics
@@ -65,6 +66,7 @@ class Controller:
             wake=self._queue.add_after,
             progress=self._advanced,
             on_job=self._schedules.cache.job_changed,
+            cluster_keys=make_cluster_keys(config.cluster_keys),
         )
         self._stop = StopWatch(client, config.lease_namespace, clock, on_change=self._add_all)
         metrics.watch_jobs(self.caches.jobs, clock.monotonic)

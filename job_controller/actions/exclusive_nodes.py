@@ -43,7 +43,8 @@ class ExclusiveNodes:
         if not job.spec.exclusive or not pods:
             yield list(pods)
             return
-        key = job.namespace, job.spec.exclusive
+        scope = self._writer.caches.key_scope(job.namespace, job.spec.exclusive)
+        key = scope, job.spec.exclusive
         lock = self._locks.get(key) or asyncio.Lock()
         self._locks[key] = lock
         async with lock:
@@ -68,18 +69,20 @@ class ExclusiveNodes:
         return {
             pod.node_name
             async for pod in self._list(job)
-            if pod.owner_uid != own_uid and is_at_work(pod, evidence.get(pod.uid))
+            if (pod.namespace, pod.owner_uid) != (job.namespace, own_uid)
+            and is_at_work(pod, evidence.get(pod.uid))
         }
 
     async def _list(self, job: Job) -> AsyncIterator[Pod]:
-        """Yield the pods with the key. Any user of the namespace may label pods, of any size."""
+        """Yield the pods with the key. Any user of the namespaces may label pods, of any size."""
         selector = f"{names.LABEL_EXCLUSIVE}={job.spec.exclusive}"
-        pager = Pager(self._writer.client, Selection(PODS, job.namespace, selector))
-        continue_ = ""
-        while True:
-            page = await pager.page(continue_)
-            for raw in page.items:
-                if not isinstance(raw, Unreadable):
-                    yield parse_pod(raw)
-            if not (continue_ := page.continue_):
-                return
+        for namespace in self._writer.caches.key_namespaces(job.namespace, job.spec.exclusive):
+            pager = Pager(self._writer.client, Selection(PODS, namespace, selector))
+            continue_ = ""
+            while True:
+                page = await pager.page(continue_)
+                for raw in page.items:
+                    if not isinstance(raw, Unreadable):
+                        yield parse_pod(raw)
+                if not (continue_ := page.continue_):
+                    break

@@ -90,6 +90,36 @@ async def test_jobs_with_one_key_share_the_nodes_one_at_a_time(server, cluster):
     assert len(watch.done) == 9
 
 
+@pytest.mark.parametrize("watched", [(), ("default", "team-b")], ids=["all", "named"])
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_key_that_the_administrator_names_holds_over_all_namespaces(
+    server, cluster, is_named, watched
+):
+    watch = Watch(server)
+    keys = ("di*",) if is_named else ("other",)
+    async with running(server, cluster_keys=keys, namespaces=watched):
+        cluster.apply("first", **KEY)
+        await until(lambda: len(pods_at_work(server, watch)) == 3)
+        cluster.apply("second", namespace="team-b", **KEY)
+        if not is_named:
+            await until(lambda: len(pods_at_work(server, watch)) == 6)
+            return
+        await until(lambda: progressing(server, "second").get("reason") == "NodeInUse")
+        assert "Job of another namespace" in progressing(server, "second")["message"]
+        assert "first" not in progressing(server, "second")["message"]
+        await asyncio.sleep(60)
+        for pod in pods_at_work(server, watch):
+            complete(server, cluster, watch, pod)
+        await until(lambda: len(pods_at_work(server, watch)) == 3)
+    assert watch.most == 1
+    assert {pod["metadata"]["namespace"] for pod in pods_at_work(server, watch)} == {"team-b"}
+
+
+def progressing(server, name):
+    found = server.get(JOBS, name, "team-b").get("status", {}).get("conditions", ())
+    return next((each for each in found if each["type"] == "Progressing"), {})
+
+
 async def test_the_condition_names_the_job_that_is_at_work(server, cluster):
     async with running(server):
         cluster.apply("first", **KEY)
@@ -118,11 +148,12 @@ async def test_a_change_of_leader_in_the_middle_keeps_them_apart(server, cluster
     assert len(watch.done) == 9
 
 
-async def test_a_watch_that_is_late_does_not_start_a_second_job(server, cluster):
+@pytest.mark.parametrize("namespace", ["default", "team-b"])
+async def test_a_watch_that_is_late_does_not_start_a_second_job(server, cluster, namespace):
     watch = Watch(server)
-    async with running(server):
+    async with running(server, cluster_keys=("disk",)):
         cluster.apply("first", **KEY)
-        cluster.apply("second", **KEY)
+        cluster.apply("second", namespace=namespace, **KEY)
         # The caches see the changes of pods late.
         server.delay_next("PATCH", "/pods/first", 0.5, 2)
         await until(lambda: len(pods_at_work(server, watch)) == 3)

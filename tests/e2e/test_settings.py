@@ -16,7 +16,7 @@ from tests.e2e.cluster import (
     eventually,
     make_job,
 )
-from tests.e2e.jobs import shell
+from tests.e2e.jobs import shell, wait_condition
 
 pytestmark = pytest.mark.alone
 
@@ -127,3 +127,47 @@ def running(cluster: RealCluster, namespace: str, name: str) -> list[str]:
         for pod in cluster.pods(namespace, name)
         if pod["status"].get("phase") == "Running"
     ]
+
+
+KEYS = [{"name": "CLUSTER_EXCLUSIVE_KEYS", "value": "kernel,disk-*"}]
+
+
+def test_a_key_that_the_administrator_names_holds_over_two_namespaces(cluster, namespace, folder):
+    """mkdir fails if the directory is there: then another task is at work on the node."""
+    other = f"{namespace}-other"
+    busy, collision = "/basetarget/busy", "/basetarget/collision"
+    script = f"mkdir {busy} || touch {collision}; sleep 3; rmdir {busy}; echo done; {WAIT}"
+    places = ((namespace, "first"), (other, "second"))
+    cluster.kubectl("create", "namespace", other)
+    try:
+        with environment(cluster, KEYS, "controller"):
+            cluster.apply(
+                *(
+                    make_job(
+                        name,
+                        place,
+                        **shell(script),
+                        mountPath=folder,
+                        rollout={"exclusive": "disk-1"},
+                        ttlSecondsAfterFinished=600,
+                    )
+                    for place, name in places
+                )
+            )
+
+            def is_told() -> bool:
+                found = [cluster.condition(*place, "Progressing") for place in places]
+                return any(
+                    each.get("reason") == "NodeInUse"
+                    and "Job of another namespace" in each["message"]
+                    for each in found
+                )
+
+            eventually(is_told, 60, "a condition says that the node is in use")
+            for place, name in places:
+                wait_condition(cluster, place, name, "Complete")
+                assert cluster.completed(place, name) == set(cluster.nodes)
+            found = cluster.on_all_nodes(f"ls {folder}")
+            assert not [node for node, names in found.items() if "collision" in names]
+    finally:
+        cluster.kubectl("delete", "namespace", other, "--wait=false")

@@ -17,8 +17,10 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.unreadable import Unreadable
 from job_controller import caches as caches_module
 from job_controller.caches import DEBOUNCE_SECONDS, OWNED_JOBS_LIMIT, Caches
+from job_controller.core.cluster_keys import make_cluster_keys
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.state.predecessors import CHAIN_LIMIT
+from job_controller.exclusive_runs import other_runs
 from job_controller.snapshots import find_predecessors
 from tests.clocks import FakeClock
 from tests.unit.builders import NOW, SampleCluster, make_cluster, make_job, make_node, make_pod
@@ -31,14 +33,15 @@ OTHER = ("default", "other")
 class NotedCaches:
     """Caches without a cluster: objects are put in, and who is woken is noted."""
 
-    def __init__(self, *jobs: Job, daemon_sets=()) -> None:
+    def __init__(self, *jobs: Job, daemon_sets=(), namespaces=(), cluster_keys="") -> None:
         self.woken: list[tuple[tuple[str, str], float]] = []
         self.caches = Caches(
             KubeClient.__new__(KubeClient),
-            (),
+            namespaces,
             FakeClock(NOW),
             wake=lambda key, seconds: self.woken.append((key, seconds)),
             progress=lambda *_: None,
+            cluster_keys=make_cluster_keys(cluster_keys.split(",") if cluster_keys else ()),
         )
         for job in jobs:
             self.caches._jobs.store.put(job)
@@ -328,3 +331,66 @@ def test_jobs_that_are_waited_for_are_not_unpacked(monkeypatch):
     found = find_predecessors(noted.caches, chain[0])
     assert list(found) == [f"job-{n + 1}" for n in range(CHAIN_LIMIT)]
     assert found["job-1"].waits_for == ("job-2",)
+
+
+# --- keys rollout.exclusive --------------------------------------------------------------
+
+
+def keyed(name, namespace, key):
+    job = make_job(name, uid=f"{namespace}-{name}", namespace=namespace)
+    return replace(job, spec=replace(job.spec, rollout=Rollout(exclusive=key)))
+
+
+KEYED = [
+    keyed(name, namespace, key)
+    for namespace in ("team-a", "team-b")
+    for name, key in (("kernel-job", "kernel"), ("disk-job", "disk-1"), ("own-job", "own"))
+]
+
+
+def test_a_key_holds_in_one_namespace_unless_the_administrator_names_it():
+    caches = NotedCaches(*KEYED, cluster_keys="kernel,disk-*").caches
+    found = {
+        key: [(job.namespace, job.name) for job in caches.jobs_with_key("team-a", key)]
+        for key in ("kernel", "disk-1", "own")
+    }
+    assert sorted(found["kernel"]) == [("team-a", "kernel-job"), ("team-b", "kernel-job")]
+    assert sorted(found["disk-1"]) == [("team-a", "disk-job"), ("team-b", "disk-job")]
+    assert found["own"] == [("team-a", "own-job")]
+    alone = NotedCaches(*KEYED).caches
+    assert [job.namespace for job in alone.jobs_with_key("team-a", "kernel")] == ["team-a"]
+
+
+@pytest.mark.parametrize(
+    ("key", "namespaces", "expected"),
+    [
+        ("own", (), ("team-a",)),
+        ("own", ("team-a", "team-b"), ("team-a",)),
+        ("kernel", (), (None,)),
+        ("kernel", ("team-a", "team-b"), ("team-a", "team-b")),
+    ],
+)
+def test_pods_are_listed_where_the_key_holds(key, namespaces, expected):
+    caches = NotedCaches(namespaces=namespaces, cluster_keys="kernel").caches
+    assert caches.key_namespaces("team-a", key) == expected
+
+
+def test_a_pod_of_another_namespace_wakes_those_that_share_its_key():
+    noted = NotedCaches(*KEYED, cluster_keys="kernel")
+    for key, woken in (("kernel", {"team-a", "team-b"}), ("own", {"team-b"})):
+        pod = replace(make_pod("a"), namespace="team-b", exclusive=key)
+        found = noted.keys_woken_by(noted.caches._pod_changed, pod, None)
+        assert {namespace for (namespace, _), _ in found} == woken
+
+
+def test_a_forged_owner_makes_no_pod_that_of_a_job_of_another_namespace():
+    cluster = make_cluster("a")
+    found = cluster.daemon_set()
+    theirs = replace(keyed("sample", found.namespace, "kernel"), uid=cluster.job.uid)
+    noted = NotedCaches(theirs, daemon_sets=[found], cluster_keys="kernel")
+    forged = replace(
+        make_pod("a"), namespace="team-b", owner_uid=found.uid, exclusive="kernel", uid="forged"
+    )
+    noted.caches._pods.store.put(forged)
+    runs = other_runs(noted.caches, keyed("mine", "team-a", "kernel"))
+    assert [(run.job and run.job.name, len(run.pods)) for run in runs] == [("sample", 0), (None, 1)]

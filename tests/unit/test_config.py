@@ -87,6 +87,13 @@ def test_empty_variables_are_as_if_they_were_not_there():
     assert parse(**dict.fromkeys(names, "")) == Config(identity="host")
 
 
+def test_keys_that_hold_over_all_namespaces_are_read():
+    expected = ("disk-*", "kernel")
+    assert parse(CLUSTER_EXCLUSIVE_KEYS="kernel,disk-*").cluster_keys == expected
+    assert parse("--cluster-exclusive-keys", "kernel,disk-*").cluster_keys == expected
+    assert parse().cluster_keys == ()
+
+
 def test_history_without_a_maximum_age_is_kept():
     assert parse("--history-max-age", "0").history_max_age_seconds is None
     assert parse("--history-namespace-limit", "0").history_namespace_limit is None
@@ -113,6 +120,7 @@ def test_history_has_limits_by_default():
         ("TERMINATION_WORD", " done "),
         ("TERMINATION_WORD", "  "),
         ("WATCH_NAMESPACES", "fine,not/fine"),
+        ("CLUSTER_EXCLUSIVE_KEYS", "kernel,*"),
     ],
 )
 def test_a_variable_that_makes_no_sense_is_named_with_the_fix(name, value):

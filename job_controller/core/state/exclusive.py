@@ -19,6 +19,8 @@ from daemonset_job.api.states import ConditionType, NodeState, Phase
 
 # How messages name a Job of which only pods are left.
 DELETED_JOB = "that was deleted"
+# And a Job of another namespace: neither its name nor its namespace is for other tenants.
+FOREIGN_JOB = "of another namespace"
 # Of a Job that starts no node until its window opens, which may be a day later.
 _HOLDS = frozenset({ProgressingReason.OUTSIDE_WINDOW, ProgressingReason.INVALID_WINDOW})
 
@@ -59,7 +61,7 @@ def find_other_use(job: Job, runs: Iterable[OtherRun]) -> OtherUse:
     in_use: dict[str, str] = {}
     claimed: dict[str, str] = {}
     for run in runs:
-        name = run.job.name if run.job is not None else DELETED_JOB
+        name = _name_of(run.job, job)
         for pod in run.pods:
             if is_at_work(pod, run.evidence.get(pod.node_name)):
                 in_use[pod.node_name] = name
@@ -69,6 +71,13 @@ def find_other_use(job: Job, runs: Iterable[OtherRun]) -> OtherUse:
                 if _has_turn(run.records.get(node)):
                     claimed[node] = name
     return OtherUse(in_use, claimed)
+
+
+def _name_of(other: Job | None, job: Job) -> str:
+    """Return how messages of a Job name another one, None for one that was deleted."""
+    if other is None:
+        return DELETED_JOB
+    return other.name if other.namespace == job.namespace else FOREIGN_JOB
 
 
 def _is_older(other: Job, job: Job) -> bool:

@@ -1,0 +1,98 @@
+"""Keys rollout.exclusive that hold over all namespaces, and what the others learn of a Job."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.rollout import Rollout
+from daemonset_job.api.states import NodeState
+from job_controller.core.cluster_keys import (
+    KEYS_LIMIT,
+    NO_CLUSTER_KEYS,
+    ClusterKeys,
+    make_cluster_keys,
+    read_cluster_keys,
+)
+from job_controller.core.decide import decide
+from job_controller.core.state.exclusive import OtherRun, find_other_use
+from tests.unit.builders import NOW, START, gated_pod, make_job, make_pod, started
+from tests.unit.core.runs import spec
+from tests.unit.core.test_preparation import gates, record_of, waiting
+
+KEYS = st.from_regex(r"[a-z0-9]([-a-z0-9_.]{0,8}[a-z0-9])?", fullmatch=True)
+NAMESPACES = st.sampled_from(("team-a", "team-b"))
+TURN = NodeRecord("a-uid", NodeState.WAITING, turn_at=NOW)
+
+
+def a_job(name, namespace, minutes=0):
+    job = make_job(name=name, uid=f"{name}-uid", created_at=START + timedelta(minutes=minutes))
+    rollout = Rollout(max_parallel=10, exclusive="kernel")
+    return replace(started(job), namespace=namespace, spec=replace(job.spec, rollout=rollout))
+
+
+# --- which keys --------------------------------------------------------------------------
+
+
+def test_keys_and_prefixes_are_read():
+    found = read_cluster_keys(" kernel, disk-*,,kernel ")
+    assert found == ("disk-*", "kernel")
+    assert make_cluster_keys(found) == ClusterKeys(frozenset({"kernel"}), ("disk-",))
+    assert make_cluster_keys(read_cluster_keys("")) == NO_CLUSTER_KEYS
+
+
+@pytest.mark.parametrize(
+    "text", ["*", "a b", "-a", "a-", "a*b", "**", "a" * 64, "ä", "a/b", "a" * 64 + "*"]
+)
+def test_what_is_no_key_is_refused_with_the_fix(text):
+    with pytest.raises(ValueError, match="write at most 63 letters, digits"):
+        read_cluster_keys(f"kernel,{text}")
+
+
+def test_as_many_keys_as_may_be_are_taken_and_no_more():
+    keys = [f"key-{number}" for number in range(KEYS_LIMIT)]
+    assert len(read_cluster_keys(",".join(keys))) == KEYS_LIMIT
+    with pytest.raises(ValueError, match=f"at most {KEYS_LIMIT} keys"):
+        read_cluster_keys(",".join([*keys, "another"]))
+    assert read_cluster_keys("a" * 63) == ("a" * 63,)
+    with pytest.raises(ValueError, match="one text with commas"):
+        read_cluster_keys(["kernel"])
+
+
+@given(named=st.lists(KEYS, max_size=3), prefix=KEYS, key=KEYS, one=NAMESPACES, two=NAMESPACES)
+def test_two_jobs_share_a_key_in_one_namespace_or_if_it_is_named(named, prefix, key, one, two):
+    found = make_cluster_keys(read_cluster_keys(",".join([*named, f"{prefix}*"])))
+    is_shared = found.scope(one, key) == found.scope(two, key)
+    assert is_shared == (one == two or key in named or key.startswith(prefix))
+    assert (NO_CLUSTER_KEYS.scope(one, key) == NO_CLUSTER_KEYS.scope(two, key)) == (one == two)
+
+
+# --- what is said ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+@pytest.mark.parametrize("namespace", ["team-a", "team-b"])
+def test_the_message_names_no_job_of_another_namespace(namespace, is_claimed):
+    """Nor that namespace: a tenant may not be permitted to list either."""
+    pod = gated_pod("a") if is_claimed else make_pod("a")
+    run = OtherRun(a_job("secret", namespace), (pod,), records={"a": TURN})
+    mine = a_job("mine", "team-a", 5)
+    cluster = spec(waiting("a", "b", drain=None), rollout=mine.spec.rollout)
+    use = find_other_use(mine, [run])
+    plan = decide(cluster.snapshot(other_use=use), NOW)
+    assert gates(plan) == ["b"]
+    message = record_of(plan).message
+    assert "has the same key rollout.exclusive" in message
+    is_own = namespace == "team-a"
+    assert ("secret" in message) == is_own
+    assert message.startswith("Job secret, " if is_own else "Job of another namespace, ")
+    assert "team-b" not in message
+
+
+def test_the_job_that_was_created_first_is_first_over_namespaces_too():
+    one, two = a_job("one", "team-a"), a_job("two", "team-b", 1)
+    assert find_other_use(two, [OtherRun(one, (gated_pod("a"),), records={"a": TURN})]).claimed
+    assert not find_other_use(one, [OtherRun(two, (gated_pod("a"),), records={"a": TURN})]).claimed
