@@ -390,19 +390,25 @@ class PodRun:
             self.world.server.remove("kubelet", PODS, self.pod_name, self.namespace)
 
     def end_for_node(self, reason: str, code: int) -> None:
-        """End the pod because of its node: its task's container with that code."""
-        pod = self.pod()
-        if code == 0:
+        """End the pod because of its node: containers that run end with that code.
+
+        One that does not run, and was never started or is about to be started again, is reported as
+        lost (see `final_status`).
+        """
+        pod, stamp = self.pod(), self.machine.stamp()
+        if code == 0 and "running" in self.state:
             self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
         self.over()
         if pod is None:
             return
-        status, killed = ended_by_kubelet(pod.get("status") or {}, reason), terminated(code)
-        if not (self.is_init and "terminated" in self.state):
-            self.state = killed
+        status = ended_by_kubelet(pod.get("status") or {}, reason)
+        if "running" in self.state:
+            self.state = terminated(code, self.state["running"]["startedAt"], stamp)
+        if "running" in self.hold:
+            self.hold = terminated(code, self.hold["running"]["startedAt"], stamp)
         if "containerStatuses" in status:
-            self.hold = killed
-            status = {**self.shown(status, {}), "phase": status["phase"]}
+            last = self.last if "terminated" not in self.state else {}
+            status = {**final_status(pod, self.shown(status, last)), "phase": status["phase"]}
         self.world.server.set_status("kubelet", PODS, pod, status)
 
     def over(self) -> None:

@@ -134,6 +134,8 @@ class Oracle:
                 self.starts.judge_pause(write.raw)
             self.gates.pod_written(write, self.ledger_read_at)
             self.timeouts.pod_written(old, new)
+            if new is not None:
+                self.rollbacks.pod_written(new, self.job_of.get(new["metadata"]["uid"], ""))
 
     def _job_written(self, old: Raw | None, new: Raw) -> None:
         self.completion.job_written(new)

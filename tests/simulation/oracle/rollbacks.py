@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from daemonset_job.api.container import STATUS_UNKNOWN
 from daemonset_job.api.names import ANNOTATION_ROLLBACK
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.pod_status import task_status
 from tests.simulation.server import JOBS, NODES, Raw, controller_of
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ INVARIANTS = (
         seed=200,
         excuses={
             "away": "The node was away when the rollback ended, or a moment before.",
+            "lost": "A pod ended before its task started, and its kubelet says, as of a task that "
+            "it cannot find any more: ContainerStatusUnknown.",
             "killed late": "A pod is deleted by force, and its kubelet is about to kill its task.",
         },
     ),
@@ -41,6 +45,8 @@ class Rollbacks:
         # By the UID of a Job: the UIDs of nodes whose task has started, and that are rolled back.
         self._begun: dict[str, set[str]] = {}
         self._undone: dict[str, set[str]] = {}
+        # By the UID of a Job: the UIDs of nodes whose kubelet says that it has lost a task.
+        self._lost: dict[str, set[str]] = {}
         # By the UID of a Job: when it was rolled back.
         self.ended: dict[str, float] = {}
         # By the UID of a node: when it was last away.
@@ -50,6 +56,13 @@ class Rollbacks:
         """Note that a node is away."""
         if new["spec"].get("taints") if "spec" in new else False:
             self._away[new["metadata"]["uid"]] = self._world.loop.moment
+
+    def pod_written(self, pod: Raw, job_uid: str) -> None:
+        """Note that a kubelet says that it cannot find a task."""
+        ended = task_status(pod).get("state", {}).get("terminated") or {}
+        if ended.get("reason") == STATUS_UNKNOWN:
+            machine = self._world.machines[pod["spec"]["nodeName"]]
+            self._lost.setdefault(job_uid, set()).add(machine.uid)
 
     def task_starts(self, run: PodRun) -> None:
         """Judge the start of a task: of a rollback, or of a run that is rolled back."""
@@ -62,7 +75,11 @@ class Rollbacks:
             if machine.uid in self._undone.get(uid, ()) and run.instance == 0:
                 self._violate(run, f"{machine.name} starts the task after its rollback")
             return
-        if machine.uid not in self._begun.get(parent, ()):
+        if machine.uid in self._begun.get(parent, ()):
+            pass
+        elif machine.uid in self._lost.get(parent, ()):
+            self._oracle.excuse("rollback", "lost")
+        else:
             self._violate(run, f"{machine.name} is rolled back, and never started the task")
         for other in machine.pods.values():
             if self._oracle.job_of.get(other.pod_uid) != parent or other.is_over:
