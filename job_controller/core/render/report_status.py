@@ -31,6 +31,7 @@ from job_controller.core.render.subscriptions import with_subscriptions
 from job_controller.core.render.timeline import build_timeline
 from job_controller.core.render.turns import with_turns
 from job_controller.core.rollout.rollout_state import RolloutState
+from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
 from job_controller.core.state.desired_count import find_selected
 from job_controller.core.state.due_again import mark_left, stamp
@@ -93,7 +94,7 @@ def next_report_statuses(
     shares = assign_to_shards(reports, records)
     first = snapshot.first_report
     before = first.status if first is not None else ReportStatus()
-    summary = _summary(job_status, before)
+    summary = _summary(snapshot.job, job_status, before)
     summary = with_history(before, summary, snapshot.job, job_status, now)
     summary = with_subscriptions(before, summary, snapshot.job.spec.notify)
     summary = replace(
@@ -225,7 +226,7 @@ def _removed(record: NodeRecord, message: str) -> NodeRecord:
     return replace(record, state=NodeState.REMOVED, reason=NodeReason.NODE_REMOVED, message=message)
 
 
-def _summary(job_status: JobStatus, before: ReportStatus) -> ReportStatus:
+def _summary(job: Job, job_status: JobStatus, before: ReportStatus) -> ReportStatus:
     """Return the status of the first shard without nodes, history and timeline."""
     return ReportStatus(
         phase=job_status.phase,
@@ -235,7 +236,7 @@ def _summary(job_status: JobStatus, before: ReportStatus) -> ReportStatus:
         nodes=job_status.nodes,
         message=_message(job_status),
         conditions=reported_conditions(job_status, before.conditions),
-        rollout=job_status.rollout,
+        rollout=reported_progress(job, job_status.rollout),
         rollback=job_status.rollback,
     )
 

@@ -113,17 +113,13 @@ def test_a_pod_that_runs_without_a_turn_takes_a_place():
     assert set(world.turns()) == {"c"}
 
 
-def remove(world, name):
-    world.cluster.nodes = {key: node for key, node in world.cluster.nodes.items() if key != name}
-
-
 @pytest.mark.parametrize("limits", [{"max_parallel": 1}, {"max_parallel_per_zone": 1}])
 def test_a_deleted_node_keeps_its_place_until_its_pod_is_gone(limits):
     """Its machine may go on with the task, as when a user deletes the Node object only."""
     world = RolloutWorld(*NODES, rollout=Rollout(**limits))
     world.step(5)
     assert world.started == ["a"]
-    remove(world, "a")
+    del world.cluster.nodes["a"]
     world.step(20)
     assert world.started == ["a"]
     world.cluster.pods = [pod for pod in world.cluster.pods if pod.node_name != "a"]
@@ -135,7 +131,7 @@ def test_a_deleted_node_that_has_completed_keeps_no_place():
     world = RolloutWorld(*NODES, rollout=ONE)
     world.step(5)
     world.complete("a")
-    remove(world, "a")
+    del world.cluster.nodes["a"]
     world.step(5)
     assert world.started == ["a", "b"]
 

@@ -42,6 +42,25 @@ def test_a_selector_takes_its_nodes_first():
     assert run_batch(world) == ["a", "b", "d"]
 
 
+def test_while_the_status_is_refused_the_report_stays_as_it_is():
+    """Each pass finds that the soak begins, for that is not on record."""
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, soak_seconds=5)))
+    world.step(6)
+    world.complete("a")
+    refused = world.cluster.job
+    for _ in range(3):
+        world.step()
+        world.cluster.job = refused
+    reported = world.cluster.report_status
+    for _ in range(8):
+        world.step()
+        world.cluster.job = refused
+    assert world.cluster.report_status == reported
+    assert world.started == ["a"]
+    world.step(2)
+    assert world.cluster.report_status["rollout"]["soakStartedAt"]
+
+
 def test_a_step_ends_when_all_its_nodes_have_finished():
     world = RolloutWorld(*NODES, rollout=steps(Step(nodes=2)))
     world.step(6)
