@@ -151,6 +151,21 @@ class StartProblems:
                 self.shows(key, *shown)
         self.violated = {found for found in self.violated if found[0] != job_uid}
 
+    def rerun(self, job_uid: str, node_uid: str) -> None:
+        """Note that a user asked for a node to run again: the controller may begin to count again.
+
+        It does if the node has completed or failed.
+        """
+        key, now = (job_uid, node_uid), self.world.loop.moment
+        for kind in KINDS:
+            if count := self.counts.get((*key, kind)):
+                is_counting = count.since is not None
+                count.stop(now, self.world.undisturbed_from["controller"])
+                count.least = count.late = 0.0
+                if is_counting:
+                    count.go(now)
+                    self._watch(key, kind)
+
     def _pause(self, key: tuple[str, str]) -> None:
         for kind in KINDS:
             if count := self.counts.get((*key, kind)):

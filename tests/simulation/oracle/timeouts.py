@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from daemonset_job.api.names import ANNOTATION_RETRY
+from daemonset_job.api.names import ANNOTATION_RERUN, ANNOTATION_RETRY
 from tests.fakekube import daemon_sets
 from tests.simulation.oracle.facts import is_continuous
 from tests.simulation.oracle.invariant import Invariant
@@ -122,6 +122,10 @@ class Timeouts:
         is_retried = before.get(ANNOTATION_RETRY) != after.get(ANNOTATION_RETRY)
         if is_retried or (is_continuous(new) and old["spec"]["image"] != new["spec"]["image"]):
             self.start_problems.retried(new["metadata"]["uid"])
+        if is_continuous(new) and before.get(ANNOTATION_RERUN) != after.get(ANNOTATION_RERUN):
+            uid = new["metadata"]["uid"]
+            for node_uid in self.oracle.demands.reruns[uid][-1].nodes.values():
+                self.start_problems.rerun(uid, node_uid)
 
     def node_ready(self, name: str, *, is_ready: bool) -> None:
         """Note that a node is Ready or no longer so."""
