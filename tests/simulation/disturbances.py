@@ -14,7 +14,7 @@ from tests.fakekube.pod_endings import disrupted
 from tests.simulation.cordons import KEY
 from tests.simulation.edits import edited
 from tests.simulation.machine import TURNS_UNKNOWN_SECONDS
-from tests.simulation.schedule import Disturbance, JobPlan
+from tests.simulation.schedule import TOPOLOGY_ZONE, Disturbance, JobPlan
 from tests.simulation.server import CONFIG_MAPS, DAEMON_SETS, JOBS, NODES, PODS, Raw, node_of
 
 if TYPE_CHECKING:
@@ -191,6 +191,13 @@ def _zone(world: World, d: Disturbance) -> None:
         zone = "b" if raw["metadata"]["labels"]["zone"] == "a" else "a"
         body = {"metadata": {"labels": {"zone": zone}}}
         world.server.patch(USER, NODES, d.what, body, namespace="")
+
+
+def _topology(world: World, d: Disturbance) -> None:
+    """Have a cloud's controller say in which of its zones a node is."""
+    if world.server.get(NODES, d.what, "") is not None:
+        body = {"metadata": {"labels": {TOPOLOGY_ZONE: d.mode}}}
+        world.server.patch("cloud", NODES, d.what, body, namespace="")
 
 
 def _reboot(world: World, d: Disturbance) -> None:
@@ -478,6 +485,7 @@ _KINDS = {
     "down": _down,
     "evict": _evict,
     "zone": _zone,
+    "topology": _topology,
     "taint": _taint,
     "cordon": _cordon,
     "not_ready": _not_ready,

@@ -26,14 +26,19 @@ def with_holds(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with one kind of hold, or several."""
     chosen = {rng.choice(NAMES)}
     chosen |= {name for name in NAMES if rng.random() < 0.1}
-    kept = tuple(d for d in schedule.disturbances if d.mode not in {"pods", _DEADLINE})
-    jobs = tuple(_without_deadline(job) for job in schedule.jobs)
-    schedule = replace(schedule, jobs=jobs, disturbances=kept)
+    schedule = without_what_no_hold_has(schedule)
     for name in NAMES:
         if name in chosen:
             schedule = _HOLDS[name](schedule, rng)
     found = tuple(sorted(schedule.disturbances, key=lambda d: d.at))
     return replace(schedule, disturbances=found)
+
+
+def without_what_no_hold_has(schedule: Schedule) -> Schedule:
+    """Return the schedule without deadlines of runs, and without pods that stay for their logs."""
+    kept = tuple(d for d in schedule.disturbances if d.mode not in {"pods", _DEADLINE})
+    jobs = tuple(_without_deadline(job) for job in schedule.jobs)
+    return replace(schedule, jobs=jobs, disturbances=kept)
 
 
 def _without_deadline(job: JobPlan) -> JobPlan:

@@ -25,7 +25,7 @@ from job_controller.core import daemon_set_actions
 from job_controller.core import decide as decision
 from job_controller.core.plan import Plan, RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
-from job_controller.core.rollout import rollout_state, set_aside
+from job_controller.core.rollout import places, rollout_state, set_aside
 from job_controller.core.rollout.places import Places
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.turns import Limits
@@ -460,6 +460,18 @@ def gives_turns_to_all() -> Iterator[None]:
 
 
 @contextmanager
+def ignores_zones() -> Iterator[None]:
+    """All nodes of a zone may be at work, whatever maxParallelPerZone says."""
+    real = places.find_limits
+
+    def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:
+        return replace(real(snapshot, counts), by_zone=None)
+
+    with patch.object(rollout_state, "find_limits", find_limits):
+        yield
+
+
+@contextmanager
 def sets_reachable_nodes_aside() -> Iterator[None]:
     """Nodes whose task is at work are set aside as if they were unreachable."""
 
@@ -500,6 +512,7 @@ MUTANTS: dict[str, Mutant] = {
         observes_first_generation_only,
         ignores_nodes_without_pod,
         gives_turns_to_all,
+        ignores_zones,
         sets_reachable_nodes_aside,
         *HOLD_MUTANTS,
         *START_MUTANTS,

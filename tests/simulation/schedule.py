@@ -14,6 +14,8 @@ from daemonset_job.api.report import NODES_PER_SHARD
 from tests.simulation.server import Raw
 
 FAILURE_TOKEN = "no good"
+# The label of a node that says in which zone of its cloud it is.
+TOPOLOGY_ZONE = "topology.kubernetes.io/zone"
 # The end of the name of a Job that rolls back another one.
 _ROLLBACK = re.compile(r"-rollback(-[0-9]+)?$")
 
@@ -75,7 +77,8 @@ class Task:
 class NodePlan:
     """A node that is there from the beginning, or may join; tasks by incarnation, in turn.
 
-    `zone` and `slot` are labels. Its kubelet's clock is `skew` seconds ahead of the programs'.
+    `zone` and `slot` are labels, and so is `topology_zone`, that of the cloud, unless it is "". Its
+    kubelet's clock is `skew` seconds ahead of the programs'.
     """
 
     name: str
@@ -84,6 +87,7 @@ class NodePlan:
     slot: str = "1"
     skew: float = 0.0
     is_initial: bool = True
+    topology_zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,7 @@ class Schedule:
             when = "" if node.is_initial else " (joins later)"
             more = f" slot {node.slot}" if node.slot != "1" else ""
             more += f" clock {node.skew:+g}s" if node.skew else ""
+            more += f" in {node.topology_zone}" if node.topology_zone else ""
             lines.append(f"node {node.name} zone {node.zone}{more}{when}: {tasks}")
         lines += [str(d) for d in self.disturbances]
         return lines

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from job_controller.core.state import counting as tally
-from tests.simulation import holds
+from tests.simulation import holds, zones
 from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import DECIDE, MUTANTS, deletes_without_version
 from tests.simulation.oracle import INVARIANTS
@@ -22,6 +22,8 @@ from tests.simulation.shrink import shrink
 SCHEDULES = 2000
 # Those in which something holds nodes of a rollout up: see `holds`.
 HELD = range(holds.FIRST_SEED, holds.FIRST_SEED + 400)
+# Those with limits of zones.
+ZONED = range(zones.FIRST_SEED, zones.FIRST_SEED + 100)
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.
 FOUND = (
@@ -135,6 +137,27 @@ def test_invariants_hold_in_every_schedule_with_holds():
     assert findings.count == len(HELD)
     seeds = findings.failures
     assert not seeds, f"{findings.kinds}, see python -m tests.simulation --seed {seeds[0]}"
+
+
+def test_invariants_hold_in_every_schedule_with_zones():
+    findings = Findings()
+    for found in run_many(ZONED, workers=os.cpu_count(), keeps_going=True):
+        findings.add(found)
+    assert findings.count == len(ZONED)
+    seeds = findings.failures
+    assert not seeds, f"{findings.kinds}, see python -m tests.simulation --seed {seeds[0]}"
+
+
+def test_zones_are_of_several_nodes_and_some_change():
+    counts = Counter()
+    for schedule in map(generate_schedule, ZONED):
+        zoned = Counter(node.topology_zone for node in schedule.nodes)
+        counts["several nodes of a zone"] += max(zoned.values()) > 1
+        counts["several zones"] += len(zoned) > 1
+        counts["late"] += any(d.kind == "topology" for d in schedule.disturbances)
+        limits = [job.spec["rollout"]["maxParallelPerZone"] for job in schedule.jobs]
+        counts["percent"] += "50%" in limits
+    assert min(counts.values()) >= 15, counts
 
 
 def test_each_hold_is_in_many_of_the_schedules_with_holds():

@@ -26,7 +26,7 @@ from tests.simulation.loop import SimClock, VirtualLoop
 from tests.simulation.machine import Machine
 from tests.simulation.oracle import Oracle
 from tests.simulation.process import ControllerProcess, Decide, Process, TerminatorProcess
-from tests.simulation.schedule import JobPlan, Schedule, Task
+from tests.simulation.schedule import TOPOLOGY_ZONE, JobPlan, Schedule, Task
 from tests.simulation.server import DAEMON_SETS, NODES, PODS, Raw, Server, Write, controller_of
 
 # How often a lag is long, and how many times as long it is then.
@@ -287,6 +287,8 @@ class World:
         plan = next(plan for plan in self.schedule.nodes if plan.name == name)
         since = self.clock.stamp(plan.skew)
         labels = {"zone": zone, "slot": plan.slot, "kubernetes.io/hostname": name}
+        if plan.topology_zone:
+            labels[TOPOLOGY_ZONE] = plan.topology_zone
         body = {
             "metadata": {"name": name, "labels": labels},
             "status": {"conditions": [ready("True", since)]},

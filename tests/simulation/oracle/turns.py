@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states
+from tests.simulation.schedule import TOPOLOGY_ZONE
 from tests.simulation.server import JOBS, NODES, Raw
 
 if TYPE_CHECKING:
@@ -28,6 +29,17 @@ INVARIANTS = (
             "killed late": "A pod is deleted, and its kubelet is about to kill its task.",
         },
     ),
+    Invariant(
+        "zones",
+        "No task starts while those of maxParallelPerZone other nodes of its zone are at work. "
+        "It is excused as turns are.",
+        mutant="ignores_zones",
+        seed=2_000_000_002,
+        excuses={
+            "moved": "The cloud gave one of these nodes another zone after the start of the run: "
+            "it may have had its turn before.",
+        },
+    ),
 )
 
 
@@ -39,8 +51,15 @@ class Turns:
         self._oracle = oracle
         # By the UID of a Job, the UIDs of the nodes whose task was started.
         self._begun: dict[str, set[str]] = {}
-        # By the UID of a Job, how many nodes it has had at one time.
+        # By the UID of a Job, how many nodes it has had at one time, and how many the DaemonSet
+        # controller has counted.
         self._sizes: dict[str, set[int]] = {}
+        # By name of a node: when it got another zone than it had when it joined.
+        self._moved_at: dict[str, float] = {}
+
+    def counted(self, job_uid: str, size: int) -> None:
+        """Note how many nodes the DaemonSet controller counts: steps are percentages of them."""
+        self._sizes.setdefault(job_uid, set()).add(max(size, 1))
 
     def nodes_changed(self) -> None:
         """Note how many nodes each Job has now: of those a step is a percentage."""
@@ -48,6 +67,11 @@ class Turns:
             if (job["spec"].get("rollout") or {}).get("steps"):
                 size = len(self._oracle.completion.desired(job))
                 self._sizes.setdefault(job["metadata"]["uid"], set()).add(max(size, 1))
+
+    def node_written(self, old: Raw | None, new: Raw) -> None:
+        """Note that a node has another zone."""
+        if old is not None and _zone(old) != _zone(new):
+            self._moved_at[new["metadata"]["name"]] = self._world.loop.moment
 
     def task_starts(self, run: PodRun) -> None:
         """Judge the start of an instance of a task, whatever the controller has recorded."""
@@ -62,19 +86,34 @@ class Turns:
         limit = _share(rollout.get("maxParallel"), self._count_nodes())
         if limit is not None and len(others) >= limit:
             words = f"{run.machine.name} starts beside {sorted(others)}, and {limit} may"
-            self._judge(job_uid, others, words)
+            if not self._is_excused(job_uid, others):
+                self._oracle.violate("turns", words)
+        self._judge_zone(job, run, others)
         self._judge_steps(job, run, rollout.get("steps") or ())
 
-    def _judge(self, job_uid: str, others: dict[str, PodRun], words: str) -> None:
+    def _judge_zone(self, job: Raw, run: PodRun, others: dict[str, PodRun]) -> None:
+        job_uid, zone = job["metadata"]["uid"], self._zone_of(run.machine.name)
+        beside = {name: each for name, each in others.items() if self._zone_of(name) == zone}
+        limit = _share(job["spec"]["rollout"].get("maxParallelPerZone"), self._count_nodes(zone))
+        if limit is None or len(beside) < limit:
+            return
+        born = self._oracle.born[job_uid]
+        if any(self._moved_at.get(name, -1.0) > born for name in (run.machine.name, *beside)):
+            self._oracle.excuse("zones", "moved")
+        elif not self._is_excused(job_uid, beside):
+            words = f"{run.machine.name} starts beside {sorted(beside)} in zone {zone or 'none'}"
+            self._oracle.violate("zones", f"{words}, and {limit} may")
+
+    def _is_excused(self, job_uid: str, others: dict[str, PodRun]) -> bool:
         records = node_states(self._world, job_uid)
         for name, other in others.items():
             if "setAsideAt" in (records.get(name) or {}) or other.is_ending:
                 self._oracle.excuse("turns", "set aside")
-                return
+                return True
             if other.pod() is None:
                 self._oracle.excuse("turns", "killed late")
-                return
-        self._oracle.violate("turns", words)
+                return True
+        return False
 
     def _judge_steps(self, job: Raw, run: PodRun, steps: Sequence[Raw]) -> None:
         """Judge that the nodes of earlier steps have finished; they are counted as they start.
@@ -131,12 +170,26 @@ class Turns:
     def _machines(self) -> list[Machine]:
         return [machine for machine in self._world.machines.values() if not machine.is_gone]
 
-    def _count_nodes(self) -> int:
-        """Return how many nodes there may be at most, of which a percentage is meant."""
-        return max(len(self._world.schedule.nodes), len(self._world.server.all(NODES)))
+    def _count_nodes(self, zone: str | None = None) -> int:
+        """Return how many nodes there may be at most, of which a percentage is meant.
+
+        In one zone, or in all of them.
+        """
+        plans = [plan for plan in self._world.schedule.nodes if zone in {None, plan.topology_zone}]
+        nodes = [raw for raw in self._world.server.all(NODES) if zone in {None, _zone(raw)}]
+        return max(len(plans), len(nodes))
+
+    def _zone_of(self, node: str) -> str:
+        raw = self._world.server.get(NODES, node, "")
+        return _zone(raw) if raw is not None else ""
 
     def _job(self, uid: str) -> Raw | None:
         return next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+
+
+def _zone(node: Raw) -> str:
+    """Return the zone of a raw node, "" for none."""
+    return str(node["metadata"]["labels"].get(TOPOLOGY_ZONE) or "")
 
 
 def _had_turn(record: Raw) -> bool:
