@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "images first",
-        "The first task of a Job with pullImagesFirst starts when the pull has ended, and all "
-        "nodes that were desired then have the images, but for as many as maxFailedNodes allows.",
+        "The first task of a Job with pullImagesFirst starts when the pull has ended. All nodes "
+        "that were desired then have the images, but for as many as maxFailedNodes allows.",
         mutant="starts_before_images",
         seed=9,
     ),
