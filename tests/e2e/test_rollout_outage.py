@@ -40,9 +40,10 @@ def checked(namespace: str, folder: str) -> dict:
     )
 
 
-def two_at_a_time(name: str, namespace: str, folder: str, **policy: int) -> dict:
-    """Return a Job that is at work on two nodes until it may go on."""
+def two_of_three(name: str, namespace: str, folder: str, nodes: list[str], **policy: int) -> dict:
+    """Return a Job for three nodes that is at work on two of them until it may go on."""
     spec = {
+        "nodes": {"include": nodes},
         "rollout": {"maxParallel": 2},
         "failurePolicy": {"maxFailedNodes": 1, **policy},
         "nodeUnreachableSeconds": 5,
@@ -56,14 +57,14 @@ def two_at_a_time(name: str, namespace: str, folder: str, **policy: int) -> dict
 def test_a_dead_node_is_set_aside_within_its_limits_and_passes_no_check(cluster, namespace, folder):
     order, nodes = in_turn(cluster), set(cluster.nodes)
     dead = next(node for node in order if "control-plane" not in node)
-    working = set(order[:2])
+    working, three = set(order[:2]), set(order[:3])
     assert dead in working
     with labelled(cluster, CANARY, dead):
         cluster.apply(
             within_the_budget(namespace, folder, dead),
             checked(namespace, folder),
-            two_at_a_time("limited", namespace, folder, unreachableSeconds=5),
-            two_at_a_time("patient", namespace, folder),
+            two_of_three("limited", namespace, folder, order[:3], unreachableSeconds=5),
+            two_of_three("patient", namespace, folder, order[:3]),
         )
         for name in ("dead", "checked"):
             eventually(lambda name=name: begun(cluster, f"{folder}/{name}") == {dead}, 60, name)
@@ -74,12 +75,12 @@ def test_a_dead_node_is_set_aside_within_its_limits_and_passes_no_check(cluster,
         try:
             eventually(lambda: not is_ready(cluster, dead), 80, "the outage is seen")
             # The limit of time has the third node begin; without one, the place stays taken.
-            eventually(lambda: begun(cluster, f"{folder}/limited") == nodes, 60, "the limit")
+            eventually(lambda: begun(cluster, f"{folder}/limited") == three, 60, "the limit")
             consistently(lambda: begun(cluster, f"{folder}/patient") == working, 5, "no limit")
             for name in ("limited", "patient"):
                 cluster.on_all_nodes(f"mkdir -p {folder}/{name}; touch {folder}/{name}/go")
                 assert_complete_without(cluster, namespace, name, dead)
-            assert begun(cluster, f"{folder}/patient") == nodes
+            assert begun(cluster, f"{folder}/patient") == three
             # The only node of a step is set aside: a person decides, and the others follow.
             found = wait_condition(cluster, namespace, "dead", "Suspended", 180)
             assert found["reason"] == "CheckInconclusive"
