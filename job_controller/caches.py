@@ -185,6 +185,10 @@ class Caches(SharedInformers):
         found = self._daemon_sets.store.get((namespace, name))
         return None if found is None else expand_daemon_set(found)
 
+    def compact_daemon_set(self, namespace: str, name: str) -> DaemonSet | None:
+        """Return the same without the long parts of its spec, which takes no time."""
+        return self._daemon_sets.store.get((namespace, name))
+
     def pods_of(self, daemon_set: DaemonSet) -> tuple[Pod, ...]:
         """Return the pods that the DaemonSet controls, by owner reference and not by label.
 
@@ -298,7 +302,8 @@ class Caches(SharedInformers):
                 self._wake_jobs_of(found, debounced=True)
             if not owners and pod.job_uid:
                 self._wake_rollback(pod)
-            self._wake_sharers(pod.namespace, pod.exclusive)
+            if _use_of(old) != _use_of(new):
+                self._wake_sharers(pod.namespace, pod.exclusive)
 
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         if (report := new or old) is not None:
@@ -376,6 +381,16 @@ def _waits_for(job: Job) -> tuple[str, ...]:
 
 def _owner_key(job: Job) -> tuple[str, ...]:
     return (_index_key(job.namespace, job.owner_uid),) if job.owner_uid else ()
+
+
+def _use_of(pod: Pod | None) -> tuple[Any, ...]:
+    """Return what of a pod decides whether its node is in use. Probes change other fields at will.
+
+    A client may change its pods at any rate, and those that share a key may be other tenants.
+    """
+    if pod is None:
+        return ()
+    return pod.node_name, pod.exclusive, pod.is_gated, pod.is_terminal, pod.is_terminating
 
 
 def _job_uid_key(pod: Pod) -> tuple[str, ...]:

@@ -16,17 +16,21 @@ from job_controller.core.state.exclusive import NO_OTHER_USE, OtherRun, OtherUse
 
 
 def other_runs(caches: Caches, job: Job) -> list[OtherRun]:
-    """Return the other runs with the key of a Job; pods without a Job are those of one run."""
+    """Return the other runs with the key of a Job that have pods; those without a Job are one run.
+
+    Others own these Jobs, and there may be thousands: no whole spec is unpacked, and the ledger is
+    read only of those that have pods.
+    """
     # With their namespaces: pods elsewhere may carry a forged UID.
     pods: dict[tuple[str, str], list[Pod]] = defaultdict(list)
     for pod in caches.pods_with_key(job.namespace, job.spec.exclusive):
         pods[pod.namespace, pod.owner_uid].append(pod)
     runs: list[OtherRun] = []
     for other in caches.jobs_with_key(job.namespace, job.spec.exclusive):
-        found = caches.daemon_set(other.namespace, other.daemon_set_name)
+        found = caches.compact_daemon_set(other.namespace, other.daemon_set_name)
         is_own = found is not None and found.owner_uid == other.uid
         own = pods.pop((found.namespace, found.uid), []) if found is not None and is_own else []
-        if other.uid == job.uid:
+        if other.uid == job.uid or not own:
             continue
         key = other.namespace, other.name
         reports = [each for each in caches.reports_of(key) if each.job_uid == other.uid]

@@ -59,19 +59,21 @@ class ExclusiveNodes:
 
         `own_uid` is that of the Job's own DaemonSet.
         """
+        caches = self._writer.caches
+        pods = [
+            pod
+            async for pod in self._list(job)
+            if (pod.namespace, pod.owner_uid) != (job.namespace, own_uid) and is_at_work(pod, None)
+        ]
+        # Many Jobs with the key may have ended: the ledger is read only of those with such a pod.
+        uids = {pod.job_uid for pod in pods}
         evidence = {
             entry.pod_uid: entry
-            for other in self._writer.caches.jobs_with_key(job.namespace, job.spec.exclusive)
-            for entry in merge_evidence(
-                self._writer.caches.reports_of((other.namespace, other.name))
-            ).values()
+            for other in caches.jobs_with_key(job.namespace, job.spec.exclusive)
+            if other.uid in uids
+            for entry in merge_evidence(caches.reports_of((other.namespace, other.name))).values()
         }
-        return {
-            pod.node_name
-            async for pod in self._list(job)
-            if (pod.namespace, pod.owner_uid) != (job.namespace, own_uid)
-            and is_at_work(pod, evidence.get(pod.uid))
-        }
+        return {pod.node_name for pod in pods if is_at_work(pod, evidence.get(pod.uid))}
 
     async def _list(self, job: Job) -> AsyncIterator[Pod]:
         """Yield the pods with the key. Any user of the namespaces may label pods, of any size."""

@@ -9,6 +9,7 @@ import pytest
 from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.compact import compact_job
 from daemonset_job.api.job import Job
+from daemonset_job.api.names import START_GATE
 from daemonset_job.api.node import parse_node
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
 from daemonset_job.api.rollback_status import RollbackStatus
@@ -393,4 +394,36 @@ def test_a_forged_owner_makes_no_pod_that_of_a_job_of_another_namespace():
     )
     noted.caches._pods.store.put(forged)
     runs = other_runs(noted.caches, keyed("mine", "team-a", "kernel"))
-    assert [(run.job and run.job.name, len(run.pods)) for run in runs] == [("sample", 0), (None, 1)]
+    assert [(run.job and run.job.name, len(run.pods)) for run in runs] == [(None, 1)]
+
+
+def test_thousands_of_jobs_of_others_with_the_key_unpack_nothing(monkeypatch):
+    """A Job without pods uses no node, whatever its size and its ledger."""
+    cluster = make_cluster("a")
+    jobs = [keyed(f"job-{number}", "team-b", "kernel") for number in range(1000)]
+    found = cluster.daemon_set()
+    sets = [
+        replace(found, namespace="team-b", name=job.daemon_set_name, uid=f"{job.uid}-ds")
+        for job in jobs
+    ]
+    noted = NotedCaches(*jobs, daemon_sets=sets, cluster_keys="kernel")
+    for name in ("expand_daemon_set", "expand_job"):
+        monkeypatch.setattr(caches_module, name, None)
+    monkeypatch.setattr(Caches, "reports_of", None)
+    (left,) = other_runs(noted.caches, keyed("mine", "team-a", "kernel"))
+    assert (left.job, left.pods) == (None, ())
+
+
+def test_only_a_change_of_use_wakes_the_jobs_that_share_a_key():
+    noted = NotedCaches(*KEYED, cluster_keys="kernel")
+    pod = replace(make_pod("a"), namespace="team-b", exclusive="kernel")
+    change = noted.caches._pod_changed
+    assert noted.keys_woken_by(change, pod, replace(pod, resource_version="8")) == []
+    for after in (
+        replace(pod, phase="Failed"),
+        replace(pod, is_terminating=True),
+        replace(pod, gates=(START_GATE,)),
+        None,
+    ):
+        found = noted.keys_woken_by(change, pod, after)
+        assert {namespace for (namespace, _), _ in found} == {"team-a", "team-b"}
