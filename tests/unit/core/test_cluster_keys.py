@@ -1,5 +1,6 @@
 """Keys rollout.exclusive that hold over all namespaces, and what the others learn of a Job."""
 
+from collections import defaultdict
 from dataclasses import replace
 from datetime import timedelta
 
@@ -22,15 +23,16 @@ from job_controller.core.state.exclusive import OtherRun, find_other_use
 from tests.unit.builders import NOW, START, gated_pod, make_job, make_pod, started
 from tests.unit.core.runs import spec
 from tests.unit.core.test_preparation import gates, record_of, waiting
+from tests.unit.test_caches import NotedCaches
 
 KEYS = st.from_regex(r"[a-z0-9]([-a-z0-9_.]{0,8}[a-z0-9])?", fullmatch=True)
 NAMESPACES = st.sampled_from(("team-a", "team-b"))
 TURN = NodeRecord("a-uid", NodeState.WAITING, turn_at=NOW)
 
 
-def a_job(name, namespace, minutes=0):
+def a_job(name, namespace, minutes=0, key="kernel"):
     job = make_job(name=name, uid=f"{name}-uid", created_at=START + timedelta(minutes=minutes))
-    rollout = Rollout(max_parallel=10, exclusive="kernel")
+    rollout = Rollout(max_parallel=10, exclusive=key)
     return replace(started(job), namespace=namespace, spec=replace(job.spec, rollout=rollout))
 
 
@@ -68,6 +70,46 @@ def test_two_jobs_share_a_key_in_one_namespace_or_if_it_is_named(named, prefix, 
     is_shared = found.scope(one, key) == found.scope(two, key)
     assert is_shared == (one == two or key in named or key.startswith(prefix))
     assert (NO_CLUSTER_KEYS.scope(one, key) == NO_CLUSTER_KEYS.scope(two, key)) == (one == two)
+
+
+@given(
+    places=st.lists(
+        st.tuples(NAMESPACES, st.sampled_from(("kernel", "own")), st.booleans()),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_of_the_jobs_that_share_a_key_the_oldest_has_a_free_node_and_no_other_one(places):
+    """Each waits for node a, or is at work there. Jobs that share no key do not wait."""
+    jobs = [
+        a_job(f"job-{number}", namespace, number, key=key)
+        for number, (namespace, key, _) in enumerate(places)
+    ]
+    pods = {
+        job.uid: make_pod("a") if is_at_work else gated_pod("a")
+        for job, (_, _, is_at_work) in zip(jobs, places, strict=True)
+    }
+    caches = NotedCaches(*jobs, cluster_keys="kernel").caches
+
+    def is_free(job):
+        use = find_other_use(
+            job,
+            [
+                OtherRun(other, (pods[other.uid],), records={"a": TURN})
+                for other in caches.jobs_with_key(job.namespace, job.spec.exclusive)
+                if other.uid != job.uid
+            ],
+        )
+        return "a" not in use.in_use and "a" not in use.claimed
+
+    groups = defaultdict(list)
+    for job in jobs:
+        place = "everywhere" if job.spec.exclusive == "kernel" else job.namespace
+        groups[place].append(job)
+    for sharing in groups.values():
+        waiting_ones = [job for job in sharing if pods[job.uid].is_gated]
+        expected = waiting_ones[:1] if waiting_ones == sharing else []
+        assert [job for job in waiting_ones if is_free(job)] == expected
 
 
 # --- what is said ------------------------------------------------------------------------
