@@ -44,6 +44,7 @@ from job_controller.core.desired.owned_job import owned_name
 from job_controller.core.desired.part import part_suffixes
 from job_controller.core.desired.rollback_job import rollback_name
 from job_controller.core.owned_jobs.rollback_jobs import BATCHES_LIMIT
+from job_controller.ended_pods import EndedPodStore
 
 # Changes of pods and nodes come in bursts: one reconcile this much later sees them all. It is later
 # if decisions take long, at most 2 s. Changes of the ledger, which end a run, are not delayed.
@@ -85,6 +86,7 @@ class Caches(SharedInformers):
         self._wake = wake
         self._on_job = on_job
         self._cluster_keys = cluster_keys
+        self.ended_pods = EndedPodStore()
         self._debouncer: Debouncer[JobKey] = Debouncer(
             min_seconds=DEBOUNCE_SECONDS, max_seconds=DEBOUNCE_LIMIT_SECONDS
         )
@@ -282,6 +284,7 @@ class Caches(SharedInformers):
             if new is None:
                 self._debouncer.forget((job.namespace, job.name))
                 self.whole_reports.release(job.uid)
+                self.ended_pods.forget(job.uid)
             self._wake((job.namespace, job.name), 0.0)
             self._wake_jobs_after(job.namespace, job.name)
             if job.owner_uid:
@@ -297,6 +300,8 @@ class Caches(SharedInformers):
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
         if pod is not None:
+            if old is not None:
+                self.ended_pods.observe(self._jobs.store, old, new)
             owners = list(owners_of_pod(self._daemon_sets.store, pod))
             for found in owners:
                 self._wake_jobs_of(found, debounced=True)

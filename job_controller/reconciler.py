@@ -34,10 +34,13 @@ from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
     ChangeNodes,
+    CheckJobUnchanged,
+    CheckNoPodMayStart,
     CreatePodsAgain,
     CreateReport,
     DeleteDaemonSet,
     DeletePods,
+    DeleteReport,
     DryRunDaemonSet,
     DryRunNodeChange,
     Plan,
@@ -256,7 +259,7 @@ class Reconciler:
             await self._drains.execute(key, action)
             return
         match action:
-            case WriteStatus() | CreateReport() | WriteReportStatus():
+            case WriteStatus() | CreateReport() | WriteReportStatus() | DeleteReport():
                 await self._record(key, snapshot, action)
             case DryRunDaemonSet() | CreatePodsAgain() | DeleteDaemonSet():
                 await self._daemon_sets.execute(key, job, action)
@@ -264,10 +267,10 @@ class Reconciler:
                 if await self._daemon_sets.apply(key, job, action):
                     now = self._dependencies.clock.monotonic()
                     self._memories.reapply_backoff.record(key, action, now)
-            case RemoveSchedulingGates():
-                await self._pods.remove_gates(key, job, action)
-            case DeletePods():
-                await self._pods.delete(key, action)
+            case RemoveSchedulingGates() | DeletePods() | CheckNoPodMayStart():
+                await self._pods.execute(key, job, action)
+            case CheckJobUnchanged():
+                await self._job_status.check_unchanged(key, job)
             case DryRunNodeChange() | ChangeNodes():
                 await self._nodes.execute(key, job, action)
             case CreateJob() | DeleteJob():
@@ -279,7 +282,7 @@ class Reconciler:
         self,
         key: JobKey,
         snapshot: Snapshot,
-        action: WriteStatus | CreateReport | WriteReportStatus,
+        action: WriteStatus | CreateReport | WriteReportStatus | DeleteReport,
     ) -> None:
         match action:
             case WriteStatus():
@@ -288,6 +291,8 @@ class Reconciler:
                 await self._reports.create(key, snapshot.job, action.body)
             case WriteReportStatus():
                 await self._write_report(key, snapshot, action)
+            case DeleteReport():
+                await self._reports.delete_own(key, snapshot, action)
             case _ as unreachable:
                 assert_never(unreachable)
 

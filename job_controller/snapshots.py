@@ -15,6 +15,7 @@ from job_controller.core.settings import Settings
 from job_controller.core.state.known_numbers import with_known_numbers
 from job_controller.core.state.predecessors import CHAIN_LIMIT, Predecessor, newest_run
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.taken_back_start import may_be_taken_back
 from job_controller.exclusive_runs import find_use
 
 
@@ -42,17 +43,18 @@ def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -
             if report.job_uid == each.uid
         ),
         left_pods=_left_pods(caches, job, daemon_set),
+        ended_pods=caches.ended_pods.of(job),
         settings=settings,
     )
 
 
 def _left_pods(caches: Caches, job: Job, daemon_set: DaemonSet | None) -> tuple[Pod, ...]:
-    """Return the pods of deleted DaemonSets of a Job; only for a rollback.
+    """Return the pods of deleted DaemonSets of a Job, for a rollback or a correction.
 
     Their label is not enough: anybody can set it, and such a pod would hold up the rollback for as
     long as it runs. Garbage collection deletes a pod whose DaemonSet does not exist.
     """
-    if not job.spec.rollback:
+    if not (job.spec.rollback or may_be_taken_back(job)):
         return ()
     own = daemon_set.uid if daemon_set is not None else ""
     return tuple(

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
-from daemonset_job.api.container import CONTAINERS_SHAPE, Container, parse_container
+from daemonset_job.api.container import CONTAINERS_SHAPE, STATUS_UNKNOWN, Container, parse_container
 from daemonset_job.api.owners import controller_uid, controlling_daemon_set
 from daemonset_job.api.shape import (
     AFFINITY,
@@ -57,8 +57,9 @@ class Pod:
     DisruptionTarget condition (eviction, preemption, taint). `unschedulable_message` is the
     scheduler's. `init_failure` says which other init container keeps the task from starting, ""
     for none. `has_init_running` is whether an init container other than the task and sidecars runs.
-    `hold_started`: a container other than the task and the init containers has started. `revision`
-    is that of its Job, "" for policy Once. `exclusive` is the key `rollout.exclusive` of its Job.
+    `hold_started`: a container other than the task and the init containers has started. `has_run`:
+    any container was created, so that it has run, or may have. `revision` is that of its Job, ""
+    for policy Once. `exclusive` is the key `rollout.exclusive` of its Job.
     `job_uid` is the UID of that by a label, which proves nothing. `daemon_set` is the name of the
     DaemonSet that controls the pod, "" if none does.
     """
@@ -82,6 +83,7 @@ class Pod:
     init_failure: str = ""
     has_init_running: bool = False
     hold_started: bool = False
+    has_run: bool = False
     container: Container | None = None
     revision: str = ""
     exclusive: str = ""
@@ -145,6 +147,7 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         init_failure=_init_failure(status),
         has_init_running=_has_init_running(spec, status),
         hold_started=_hold_started(status),
+        has_run=_has_run(status),
         container=_task_container(status),
         revision=(meta.get("annotations") or {}).get(names.ANNOTATION_REVISION) or "",
         exclusive=(meta.get("labels") or {}).get(names.LABEL_EXCLUSIVE) or "",
@@ -230,4 +233,24 @@ def _hold_started(status: Mapping[str, Any]) -> bool:
         has_started = "running" in state or any(end.get("startedAt") for end in ends)
         if has_started and raw.get("name") != names.CONTAINER_NAME:
             return True
+    return False
+
+
+def _has_run(status: Mapping[str, Any]) -> bool:
+    """Return whether a container of the pod was created, init containers included.
+
+    The last status of a deleted pod has its containers as terminated (ContainerStatusUnknown) that
+    were never created, without an ID and a start (kubernetes pkg/kubelet/status/status_manager.go,
+    TerminatePod).
+    """
+    for group in ("initContainerStatuses", "containerStatuses"):
+        for raw in status.get(group) or ():
+            state = raw.get("state") or {}
+            ended = state.get("terminated") or {}
+            if raw.get("containerID") or raw.get("restartCount") or raw.get("lastState"):
+                return True
+            if "running" in state or ended.get("startedAt"):
+                return True
+            if ended and ended.get("reason") != STATUS_UNKNOWN:
+                return True
     return False

@@ -275,6 +275,10 @@ class SuspendedReason(Reason):
     """The reason of `Suspended`."""
 
     SUSPENDED = "Suspended", "`spec.suspend` is true."
+    START_TAKEN_BACK = (
+        "StartTakenBack",
+        "`spec.suspend` is true, and no task had begun: every field can be changed again.",
+    )
     CLUSTER_STOPPED = (
         "ClusterStopped",
         "An administrator has stopped all Jobs of the cluster, or it is not known whether one has.",
@@ -373,6 +377,13 @@ class NodeReason(Reason):
         (
             "The node waits for another Job: that has cordoned it, or has the same key "
             "`rollout.exclusive`."
+        ),
+    )
+    POD_TAKEN_BACK = (
+        "PodTakenBack",
+        (
+            "The start of the run is taken back: the pod is deleted, and is not known to have "
+            "started nothing before that."
         ),
     )
     DISRUPTED = "Disrupted", "The pod was evicted, preempted or drained; a new pod follows."

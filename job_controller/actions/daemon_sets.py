@@ -41,7 +41,7 @@ class DaemonSetActions:
             case CreatePodsAgain():
                 await self._create_pods_again(key, job, action)
             case DeleteDaemonSet():
-                await self._delete(job, action.uid)
+                await self._delete(job, action)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -92,16 +92,16 @@ class DaemonSetActions:
             )
             self._writer.expect_version(key, DAEMON_SETS, written)
 
-    async def _delete(self, job: Job, uid: str) -> None:
+    async def _delete(self, job: Job, action: DeleteDaemonSet) -> None:
         """Delete the DaemonSet with that UID, if it exists."""
         with suppress(NotFound):
             await self._writer.client.delete(
-                DAEMON_SETS, job.daemon_set_name, job.namespace, uid=uid
+                DAEMON_SETS, job.daemon_set_name, job.namespace, uid=action.uid
             )
             logger.info(
                 "deleted the DaemonSet",
                 daemon_set=job.daemon_set_name,
-                why="the run failed, and failurePolicy.pods ends all of its tasks",
+                why=action.why,
             )
 
     async def _send(

@@ -8,7 +8,7 @@ from typing import Any
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.job_spec import parse_spec
 from daemonset_job.api.job_status import JobStatus, parse_job_status
-from daemonset_job.kube.client.errors import NotFound
+from daemonset_job.kube.client.errors import Conflict, NotFound
 from daemonset_job.kube.client.resource import JOB_STATUS, JOBS
 from daemonset_job.kube.client.unreadable import Unreadable
 from daemonset_job.runtime.clock import Clock
@@ -45,6 +45,15 @@ class JobStatusActions:
         self._writer.expect_version(key, JOBS, written)
         self._metrics.count_end(job.status, status)
         log_conditions(job.status, status)
+
+    async def check_unchanged(self, key: JobKey, job: Job) -> None:
+        """Raise Conflict if the Job has changed since it was read."""
+        meta = await self._writer.find_job(key)
+        if meta is None or (meta["uid"], meta["resourceVersion"]) != (
+            job.uid,
+            job.resource_version,
+        ):
+            raise Conflict(f"Job {job.name} has changed since it was read")
 
     async def write_unreadable(self, key: JobKey, unread: Unreadable) -> None:
         """Write the status of a Job that cannot be read: it is not run, and why."""

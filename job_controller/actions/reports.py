@@ -18,6 +18,7 @@ from daemonset_job.kube.client.errors import AlreadyExists, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
 from job_controller.actions.status_log import log_failed_nodes
 from job_controller.actions.writer import Writer
+from job_controller.core.plan import DeleteReport
 from job_controller.core.render.report_status import build_status_patch
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.metrics import Metrics
@@ -96,6 +97,12 @@ class ReportActions:
             return
         self._writer.expect_version(key, JOB_REPORTS, written)
         self._tell_written(report, status, body["status"].get("nodeStates") or {})
+
+    async def delete_own(self, key: JobKey, snapshot: Snapshot, action: DeleteReport) -> None:
+        """Delete a report of a run whose start is taken back, if it exists."""
+        found = self.find(key, snapshot, action.name)
+        if found is not None and found.uid == action.uid:
+            await self.delete(found, "the start of its run is taken back")
 
     async def delete(self, report: JobReport, why: str) -> None:
         """Delete a report, if it exists; `why` is for the log."""

@@ -63,7 +63,7 @@ from job_controller.core.rollout.rollout_state import (
 )
 from job_controller.core.rollout.source_answers import due_queries
 from job_controller.core.scheduling_gates import pods_with_removable_gate
-from job_controller.core.start import plan_start
+from job_controller.core.start import plan_unstarted
 from job_controller.core.state.active_progress import NO_PROGRESS, find_progress
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.blockers import (
@@ -82,6 +82,7 @@ from job_controller.core.state.snapshot import (
     merge_evidence,
     merge_records,
 )
+from job_controller.core.taken_back_start import find_uncorrectable
 
 # A DaemonSet that other clients or a webhook keep changing is reconciled even without an event.
 _ALTERED_RETRY_SECONDS = 15.0
@@ -94,10 +95,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     status. So `Complete` and `Failed` are written only when the report already says so.
     """
     job = snapshot.job
-    if job.is_terminating:
-        return Plan()
-    if job.status.start_time is None:
-        return plan_start(snapshot, now)
+    if (unstarted := plan_unstarted(snapshot, now)) is not None:
+        return unstarted
     counts = count_nodes(snapshot, now)
     facts = find_facts(snapshot, counts, now)
     run = with_rollout(evaluate_run(snapshot, counts, now), snapshot, facts)
@@ -118,7 +117,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     alteration = ours.alteration if ours is not None else ""
     progress = NO_PROGRESS if run.has_ended else find_progress(merge_evidence(snapshot), counts)
     ended_at, token = _ended_at(snapshot, run), snapshot.settings.token
-    found = Findings(counts, run, blocker, ended_at, alteration, progress, token, rollout)
+    begun = find_uncorrectable(snapshot)
+    found = Findings(counts, run, blocker, ended_at, alteration, progress, token, rollout, begun)
     status = next_status(job, found, now)
     if find_unrecorded(snapshot):
         # The request stays open: only the report says which nodes follow it.

@@ -123,9 +123,30 @@ class ChangeNodes:
 
 @dataclass(frozen=True, slots=True)
 class DeleteDaemonSet:
-    """Delete the DaemonSet of a failed run, which has this `uid`, and with it its pods."""
+    """Delete the DaemonSet which has this `uid`, and with it its pods; `why` is for the log."""
 
     uid: str
+    why: str = field(
+        default="the run failed, and failurePolicy.pods ends all of its tasks", compare=False
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReport:
+    """Delete a JobReport of a run whose start is taken back, by UID."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckJobUnchanged:
+    """Fail if the Job has changed since it was read, by a new read of the API server."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckNoPodMayStart:
+    """Fail unless each pod of the Job waits at its gate, by a new read of the API server."""
 
 
 Action = (
@@ -138,6 +159,9 @@ Action = (
     | RemoveSchedulingGates
     | DeletePods
     | DeleteDaemonSet
+    | DeleteReport
+    | CheckJobUnchanged
+    | CheckNoPodMayStart
     | DryRunNodeChange
     | ChangeNodes
     | DrainAction
@@ -163,7 +187,7 @@ def refused_write(action: Action) -> RefusedWrite | None:  # noqa: PLR0911 - one
     match action:
         case DryRunDaemonSet() | ApplyDaemonSet() | CreatePodsAgain():
             return RefusedWrite.DAEMON_SET
-        case CreateReport() | WriteReportStatus():
+        case CreateReport() | WriteReportStatus() | DeleteReport():
             return RefusedWrite.REPORT
         case RemoveSchedulingGates():
             return RefusedWrite.GATE_REMOVAL
@@ -175,7 +199,7 @@ def refused_write(action: Action) -> RefusedWrite | None:  # noqa: PLR0911 - one
             return RefusedWrite.CORDON
         case CreateJob() | DeleteJob():
             return RefusedWrite.OWNED_JOB
-        case WriteStatus():
+        case WriteStatus() | CheckJobUnchanged() | CheckNoPodMayStart():
             return None  # only the status itself could show it
         case _ as unreachable:
             assert_never(unreachable)

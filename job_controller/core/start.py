@@ -29,7 +29,17 @@ from job_controller.core.state.cordons import find_trial_cordon
 from job_controller.core.state.node_changes import find_trial_change
 from job_controller.core.state.predecessors import find_waiting
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.taken_back_start import plan_leftovers, plan_taking_back
 from job_controller.core.text.sanitize import single_line
+
+
+def plan_unstarted(snapshot: Snapshot, now: datetime) -> Plan | None:
+    """Return the plan for a Job that has not started, or whose start is taken back; else None."""
+    if snapshot.job.is_terminating:
+        return Plan()
+    if snapshot.job.status.start_time is None:
+        return plan_start(snapshot, now)
+    return plan_taking_back(snapshot, now)
 
 
 def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
@@ -43,6 +53,8 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     begins after it.
     """
     job = snapshot.job
+    if (leftovers := plan_leftovers(snapshot, now)) is not None:
+        return leftovers
     if snapshot.owned_daemon_set is not None:
         return _recorded_again(snapshot, now)
     start_blocker = (

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from daemonset_job.api import names
+from daemonset_job.api.container import STATUS_UNKNOWN
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import PODS
 from daemonset_job.runtime.clock import SystemClock
@@ -115,6 +116,13 @@ class Kubelet:
         """Whether the task is an init container, as in mode Exit."""
         return names.CONTAINER_NAME in _names(self.pod, "initContainers")
 
+    @property
+    def image(self) -> str:
+        """The image of the task."""
+        spec = self.pod["spec"]
+        containers = (*(spec.get("initContainers") or ()), *spec["containers"])
+        return str(next(c["image"] for c in containers if c["name"] == names.CONTAINER_NAME))
+
     async def waits(self, run: TaskRun) -> None:
         """Say why the task cannot be started, once."""
         state = waiting(run.waiting, run.message)
@@ -156,6 +164,15 @@ class Kubelet:
         self.is_over = self.is_init and run.exit_code == 0
         await self._say(ended)
         self._last = ended
+
+    async def never_started(self) -> None:
+        """Say for the last time that the task waits, before its deleted pod is removed."""
+        await self._say(self._waiting, is_final=True)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has said why the task cannot be started."""
+        return bool(self._waiting)
 
     async def stopped(self, exit_code: int) -> None:
         """Say how the task ended when its pod was deleted, and take the pod down.
@@ -207,9 +224,9 @@ class Kubelet:
         containers = (*(spec.get("initContainers") or ()), *spec["containers"])
         image = next(found["image"] for found in containers if found["name"] == row["name"])
         uid = self.pod["metadata"]["uid"]
-        ran = (
-            {} if "waiting" in row["state"] else {"containerID": f"played://{uid}/{self.restarts}"}
-        )
+        ended = row["state"].get("terminated") or {}
+        has_run = "waiting" not in row["state"] and ended.get("reason") != STATUS_UNKNOWN
+        ran = {"containerID": f"played://{uid}/{self.restarts}"} if has_run else {}
         return {**row, "image": image, "imageID": "", **ran}
 
     async def _apply(self, status: Mapping[str, Any]) -> None:

@@ -45,6 +45,12 @@ class Life:
             run is not None and (keeps_grace or run.exit_on_term is not None)
         )
 
+    async def end_unstarted(self) -> None:
+        """Say how the pod ends if its task has waited all the time, and start nothing any more."""
+        if self.kubelet.is_waiting and self.kubelet.running is None:
+            self.tasks[0].cancel()
+            await self.kubelet.never_started()
+
     def end(self, pod: Raw) -> None:
         """Stop the task, once, and delete the pod after that."""
         if not self._is_ending:
@@ -84,6 +90,7 @@ class Life:
                     await kubelet.fails_to_initialize(run)
                     continue
                 nodes.executions[self.node] += 1
+                nodes.images[self.kubelet.image] += 1
                 log = nodes.logs.begin(self.namespace, self.pod["metadata"]["name"], kubelet.clock)
                 await kubelet.started(run)
                 if run.after is not None:

@@ -90,6 +90,7 @@ class SimulatedNodes:
     frozen: set[str] = field(default_factory=set)
     skew: dict[str, timedelta] = field(default_factory=dict)
     executions: Counter[str] = field(default_factory=Counter)
+    images: Counter[str] = field(default_factory=Counter)
     id: str = field(default_factory=lambda: uuid4().hex[:6])
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _lives: dict[str, Life] = field(default_factory=dict)
@@ -339,6 +340,8 @@ class SimulatedNodes:
     async def _end(self, pod: Raw) -> None:
         """Do as the kubelet does with a pod that is being deleted."""
         life = self._lives.get(uid(pod))
+        if life is not None:
+            await life.end_unstarted()
         if life is None or not life.takes_time(keeps_grace=self.keeps_grace):
             await self.delete(PODS, pod, grace=0)
         else:

@@ -208,9 +208,34 @@ def test_what_runs_cannot_change_once_started(kube_env: KubeEnv, started, change
     assert status == 422, answer
     assert (
         f"spec.{field}: Forbidden: spec.{field} cannot change once the Job has started: "
-        "delete the Job and apply it again, or apply the new one under another name"
+    ) in answer["message"]
+    # What to do, in the order in which it costs least.
+    assert (
+        "no task has begun, set spec.suspend to true first; otherwise delete the Job and apply it "
+        "again, or apply the new one under another name"
     ) in answer["message"]
     assert len(answer["details"]["causes"]) == 1
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_suspension_and_a_change_in_one_write_are_refused(kube_env: KubeEnv, started, change):
+    path = jobs_path(started, "/sample")
+    both = {"spec": {"suspend": True, **change}}
+    status, answer = kube_env.request("PATCH", path, both)
+    assert status == 422, answer
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_runs_can_change_when_the_start_is_taken_back(kube_env: KubeEnv, namespace, change):
+    kube_env.apply(job(namespace, BEFORE))
+    start(kube_env, namespace)
+    path = jobs_path(namespace, "/sample")
+    status, answer = kube_env.request(
+        "PATCH", jobs_path(namespace, "/sample/status"), {"status": {"startTime": None}}
+    )
+    assert status == 200, answer
+    status, answer = kube_env.request("PATCH", path, {"spec": change})
+    assert status == 200, answer
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)

@@ -12,6 +12,7 @@ from daemonset_job.api import names
 from tests.fakekube.node_lifecycle import replace_taints, taints_of
 from tests.fakekube.pod_endings import disrupted
 from tests.simulation.cordons import KEY
+from tests.simulation.corrections import CORRECTED, LOOK_SECONDS
 from tests.simulation.edits import edited
 from tests.simulation.machine import TURNS_UNKNOWN_SECONDS
 from tests.simulation.schedule import TOPOLOGY_ZONE, Disturbance, JobPlan
@@ -343,6 +344,29 @@ def _suspend(world: World, d: Disturbance) -> None:
         world.loop.call_later(d.seconds, _patch_job, world, d, {"spec": {"suspend": None}})
 
 
+def _correct(world: World, d: Disturbance) -> None:
+    """Suspend the Job, correct its image once its start is taken back, and resume it.
+
+    The user gives up after a while, and resumes it as it is. The CRD refuses the change before.
+    """
+    _patch_job(world, d, {"spec": {"suspend": True}})
+    until = world.loop.moment + d.seconds
+
+    def look() -> None:
+        job = _job(world, d)
+        if job is None or not job["spec"].get("suspend"):
+            return
+        if "startTime" not in (job.get("status") or {}):
+            spec = {key: value for key, value in job["spec"].items() if key != "suspend"}
+            world.server.set_spec(USER, JOBS, job, {**spec, "image": CORRECTED})
+        elif world.loop.moment >= until:
+            _patch_job(world, d, {"spec": {"suspend": None}})
+        else:
+            world.loop.call_later(LOOK_SECONDS, look)
+
+    world.loop.call_later(LOOK_SECONDS, look)
+
+
 def _retry(world: World, d: Disturbance) -> None:
     annotation = {names.ANNOTATION_RETRY: str(int(world.loop.moment * 1000))}
     _patch_job(world, d, {"metadata": {"annotations": annotation}})
@@ -508,6 +532,7 @@ _KINDS = {
     "delete_job": _delete_job,
     "again": _again,
     "suspend": _suspend,
+    "correct": _correct,
     "retry": _retry,
     "roll_back": _roll_back,
     "rerun": _rerun,

@@ -7,7 +7,7 @@ Times are short rather than long: a run of three nodes is over within seconds.
 from random import Random
 from typing import Any
 
-from tests.simulation import holds, zones
+from tests.simulation import corrections, holds, zones
 from tests.simulation.continuous_jobs import with_continuous_jobs
 from tests.simulation.delayed_starts import with_delayed_starts
 from tests.simulation.drawn_disturbances import with_drawn_disturbances
@@ -59,6 +59,8 @@ def generate_schedule(seed: int, *, is_early: bool = False) -> Schedule:
     schedule = with_standing_work(schedule, Random(f"{seed}/standing work"))
     schedule = with_reboots(schedule, Random(f"{seed}/reboots"))
     schedule = with_rollouts(schedule, Random(f"{seed}/rollouts"))
+    if seed >= corrections.FIRST_SEED:
+        return corrections.with_corrections(schedule, Random(f"{seed}/corrections"))
     if seed >= zones.FIRST_SEED:
         return zones.with_zones(schedule, Random(f"{seed}/zones"))
     if seed >= holds.FIRST_SEED:

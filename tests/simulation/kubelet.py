@@ -33,6 +33,7 @@ from tests.fakekube.containers import (
 )
 from tests.fakekube.pod_endings import ended_by_kubelet, final_status, rejected
 from tests.fakekube.pod_status import INITIALIZING, default_waiting_reason
+from tests.simulation.corrections import task_with_image
 from tests.simulation.oracle.start_problems import BLOCKED, REJECTED, UNEXPLAINED
 from tests.simulation.pod_status import has_init_task, task_status, with_containers, with_init
 from tests.simulation.schedule import Task
@@ -67,6 +68,7 @@ class PodRun:
         self.is_forged = not controller_of(pod)
         self.plan = machine.world.plan_of(pod)
         self.task = self.plan.tasks.get(machine.name, machine.task)
+        self.task = task_with_image(self.task, pod)
         if self.is_forged:
             self.task = Task()
         self.is_init = has_init_task(pod)

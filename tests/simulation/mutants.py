@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.evidence import Evidence
@@ -21,7 +21,7 @@ from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from daemonset_job.kube.client.resource import JOBS, Resource
 from job_controller.actions.pods import PodActions
-from job_controller.core import daemon_set_actions
+from job_controller.core import daemon_set_actions, taken_back_start
 from job_controller.core import decide as decision
 from job_controller.core.plan import Plan, RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
@@ -482,6 +482,16 @@ def sets_reachable_nodes_aside() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def takes_back_what_has_begun() -> Iterator[None]:
+    """The start of a suspended run is taken back, whatever has begun."""
+    with (
+        patch.object(taken_back_start, "find_begun", lambda _snapshot: ""),
+        patch.object(PodActions, "check_none_may_start", AsyncMock()),
+    ):
+        yield
+
+
 MUTANTS: dict[str, Mutant] = {
     mutant.__name__: mutant
     for mutant in (
@@ -514,6 +524,7 @@ MUTANTS: dict[str, Mutant] = {
         gives_turns_to_all,
         ignores_zones,
         sets_reachable_nodes_aside,
+        takes_back_what_has_begun,
         *HOLD_MUTANTS,
         *START_MUTANTS,
         *NODE_MUTANTS,

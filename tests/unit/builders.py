@@ -66,6 +66,7 @@ def make_pod(node: str, *, state: str = "running", serial: int = 1, **changes: A
         phase="Running" if state == "running" else "Pending",
         created_at=START + timedelta(seconds=serial),
         container=container,
+        has_run=state in {"running", "terminated"},
     )
     return replace(pod, **changes)
 

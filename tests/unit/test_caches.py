@@ -20,6 +20,7 @@ from job_controller import caches as caches_module
 from job_controller.caches import DEBOUNCE_SECONDS, OWNED_JOBS_LIMIT, Caches
 from job_controller.core.cluster_keys import make_cluster_keys
 from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.state.ended_pods import NO_ENDED_PODS, EndedPods
 from job_controller.core.state.predecessors import CHAIN_LIMIT
 from job_controller.exclusive_runs import other_runs
 from job_controller.snapshots import find_predecessors
@@ -319,6 +320,38 @@ def test_a_left_pod_concerns_the_job_of_its_label_only_while_that_is_rolled_back
     assert noted.keys_woken_by(noted.caches._pod_changed, elsewhere, None) == []
     noted.caches._pods.store.put(pod)
     assert noted.caches.pods_labelled(cluster.job) == (pod,)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        None,
+        replace(make_pod("a"), owner_uid="", daemon_set=""),
+        replace(make_pod("a"), owner_uid="ds-uid", job_uid="", daemon_set="sample-daemonset-job"),
+    ],
+    ids=["removed by force", "released by its DaemonSet", "without its label"],
+)
+def test_a_pod_that_leaves_its_run_without_an_end_may_have_begun(cluster, after):
+    names = {"job_uid": cluster.job.uid, "daemon_set": "sample-daemonset-job"}
+    pod = make_pod("a", state="waiting", **names)
+    noted = NotedCaches(cluster.job)
+    noted.caches._pod_changed(None, pod)
+    noted.caches._pod_changed(pod, replace(pod, phase="Running"))
+    assert noted.caches.ended_pods.of(cluster.job) == NO_ENDED_PODS
+    noted.caches._pod_changed(pod, after)
+    assert noted.caches.ended_pods.of(cluster.job) == EndedPods(ran_on="a")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"namespace": "elsewhere"}, {"daemon_set": "another"}, {"job_uid": "another"}],
+    ids=["another namespace", "another DaemonSet", "another Job"],
+)
+def test_a_pod_of_something_else_says_nothing_of_the_run(cluster, changes):
+    names = {"job_uid": cluster.job.uid, "daemon_set": "sample-daemonset-job", **changes}
+    noted = NotedCaches(cluster.job)
+    noted.caches._pod_changed(make_pod("a", **names), None)
+    assert noted.caches.ended_pods.of(cluster.job) == NO_ENDED_PODS
 
 
 def test_jobs_that_are_waited_for_are_not_unpacked(monkeypatch):

@@ -15,7 +15,6 @@ from daemonset_job.api.reasons import (
     CompleteReason,
     FailedReason,
     ProgressingReason,
-    SuspendedReason,
 )
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState, Phase
@@ -27,6 +26,7 @@ from job_controller.core.render.messages import (
     completed_message,
     progress_message,
 )
+from job_controller.core.render.suspension import RESUMED, suspended, unstarted_suspended
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.state.active_progress import NO_PROGRESS, ActiveProgress
 from job_controller.core.state.blocker import Blocker
@@ -34,12 +34,10 @@ from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.text.sanitize import single_line
 
-_UNSTARTED_WORDS = "the Job has not started"
-_SUSPENDED_WORDS = "spec.suspend is true: no further node starts; running tasks continue"
+UNSTARTED_WORDS = "the Job has not started"
 _REFUSED_CHANGES = (ProgressingReason.POD_CHANGE_REFUSED, ProgressingReason.NODE_CHANGE_REFUSED)
 # Nothing goes on before the spec is corrected.
 _INVALID = (ProgressingReason.INVALID_WINDOW, ProgressingReason.TOO_MANY_IMAGES)
-_RESUMED = Condition(ConditionType.SUSPENDED, False, SuspendedReason.RESUMED, "run resumed")
 
 
 def first_status(job: Job, now: datetime, token: str = "") -> JobStatus:
@@ -54,7 +52,7 @@ def first_status(job: Job, now: datetime, token: str = "") -> JobStatus:
         IN_PROGRESS,
     ]
     if job.condition(ConditionType.SUSPENDED) is not None:
-        changes.append(_RESUMED)
+        changes.append(RESUMED)
     return JobStatus(
         phase=Phase.PENDING,
         observed_generation=job.generation,
@@ -80,12 +78,12 @@ def unstarted_status(
         changes.append(Condition(ConditionType.PROGRESSING, False, start_blocker.reason, words))
     elif job.condition(ConditionType.PROGRESSING) is not None:
         changes.append(
-            Condition(ConditionType.PROGRESSING, False, ProgressingReason.PAUSED, _UNSTARTED_WORDS)
+            Condition(ConditionType.PROGRESSING, False, ProgressingReason.PAUSED, UNSTARTED_WORDS)
         )
     if is_suspended:
-        changes.append(_suspended(job))
+        changes.append(unstarted_suspended(job))
     elif job.condition(ConditionType.SUSPENDED) is not None:
-        changes.append(_RESUMED)
+        changes.append(RESUMED)
     changes.append(IN_PROGRESS)
     return replace(
         job.status,
@@ -103,7 +101,8 @@ class Findings:
 
     `ended_at` is the end of the run in its report, None without one. `alteration` is what other
     clients changed in the DaemonSet, "" for nothing. `progress` is that of the tasks at work.
-    `token` is the configured completion token. `rollout` says what its rollout waits for.
+    `token` is the configured completion token. `rollout` says what its rollout waits for. `begun`
+    says where a task has begun, if that keeps a suspended run from being corrected, "" if not.
     """
 
     counts: NodeCounts
@@ -114,6 +113,7 @@ class Findings:
     progress: ActiveProgress = NO_PROGRESS
     token: str = ""
     rollout: RolloutState = field(default_factory=RolloutState)
+    begun: str = ""
 
 
 def next_status(job: Job, found: Findings, now: datetime) -> JobStatus:
@@ -199,21 +199,13 @@ def _conditions(job: Job, found: Findings, now: datetime) -> list[Condition]:
         changes.append(Condition(ConditionType.FAILED, False, FailedReason.RETRYING, words))
     is_paused = _is_paused(job, counts, run)
     if is_paused and job.is_suspended:
-        changes.append(_suspended(job))
+        changes.append(suspended(job, found.begun))
     elif is_paused:
         changes.append(Condition(ConditionType.SUSPENDED, True, run.reason, run.message))
     elif job.is_true(ConditionType.SUSPENDED):
-        changes.append(_RESUMED)
+        changes.append(RESUMED)
     changes.extend(kstatus_conditions(job, run, found.blocker))
     return changes
-
-
-def _suspended(job: Job) -> Condition:
-    """Return who has suspended the run. A stop of all Jobs comes first: it also holds others up."""
-    if job.stop_message:
-        reason = SuspendedReason.CLUSTER_STOPPED
-        return Condition(ConditionType.SUSPENDED, True, reason, job.stop_message)
-    return Condition(ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, _SUSPENDED_WORDS)
 
 
 def _reopened(job: Job) -> Condition:

@@ -18,6 +18,7 @@ from job_controller.core.plan import RefusedWrite
 from job_controller.core.settings import Settings
 from job_controller.core.sources import SourceAnswer, SourceQuery
 from job_controller.core.state.due_again import CurrentView, view_current
+from job_controller.core.state.ended_pods import NO_ENDED_PODS, EndedPods, without_known_marks
 from job_controller.core.state.evictions import NodeDrain
 from job_controller.core.state.exclusive import NO_OTHER_USE, OtherUse
 from job_controller.core.state.first_seen import Sightings
@@ -50,6 +51,7 @@ class Snapshot:
     that this one created as parts of its own run, by owner reference, with all of their specs.
     `owned_reports` are the reports of their runs. `left_pods` are pods of the Job that are not of
     its present DaemonSet: one that was deleted takes its pods with it later.
+    `ended_pods` is what is known of pods that are gone.
     """
 
     job: Job
@@ -73,6 +75,7 @@ class Snapshot:
     owned_jobs: tuple[Job, ...] = ()
     owned_reports: tuple[JobReport, ...] = ()
     left_pods: tuple[Pod, ...] = ()
+    ended_pods: EndedPods = NO_ENDED_PODS
     settings: Settings = field(default_factory=Settings)
     # Computed once: a reconcile asks for it again and again. `replace` begins again.
     _view: CurrentView | None = field(default=None, init=False, repr=False, compare=False)
@@ -125,7 +128,9 @@ def merge_records(snapshot: Snapshot) -> dict[str, NodeRecord]:
     """Return the record of each node, all shards as one; of a node that is due again a new one."""
     if snapshot.job.spec.is_continuous:
         return dict(snapshot.view.records)
-    return report.merge_records(snapshot.reports)
+    records = report.merge_records(snapshot.reports)
+    ended = snapshot.ended_pods
+    return without_known_marks(records, ended) if ended.without_start else records
 
 
 def find_tried(snapshot: Snapshot) -> dict[str, str]:

@@ -34,7 +34,9 @@ def status_faults(old: Raw, new: Raw, now: str) -> list[str]:
     seen = after.get("observedGeneration", 0)
     if seen > new["metadata"]["generation"] or seen < before.get("observedGeneration", 0):
         faults.append(f"observedGeneration {seen}")
-    if "startTime" in before and before["startTime"] != after.get("startTime"):
+    is_taken_back = "startTime" not in after and _is(after, "Suspended")
+    is_changed = "startTime" in before and before["startTime"] != after.get("startTime")
+    if is_changed and not is_taken_back:
         faults.append("startTime changed")
     finished = after.get("completionTime")
     if finished and not after.get("startTime", "") <= finished <= now:

@@ -9,6 +9,7 @@ from tests.simulation.oracle import gates, shards
 from tests.simulation.oracle.completed_count import CompletedCount
 from tests.simulation.oracle.completion import Completion
 from tests.simulation.oracle.conventions import status_faults
+from tests.simulation.oracle.corrections import Corrections
 from tests.simulation.oracle.deadlines import Deadlines
 from tests.simulation.oracle.demands import FOREVER, Demands, Due
 from tests.simulation.oracle.evidence import Evidence
@@ -86,6 +87,7 @@ class Oracle:
         self.holds = Holds(world, self)
         self.gates = gates.Gates(world)
         self.node_changes = NodeChanges(world, self)
+        self.corrections = Corrections(world, self)
 
     def violate(self, invariant: str, words: str) -> None:
         self.violations.append((round(self._world.loop.moment, 3), invariant, words))
@@ -151,6 +153,7 @@ class Oracle:
                 self.owners[meta["uid"]] = owner
             self.images_first.job_made(new)
             return
+        self.corrections.job_written(old, new)
         self.deadlines.job_written(old, new)
         self.timeouts.job_written(old, new)
         self.lifetime.job_written(old, new)
@@ -259,6 +262,7 @@ class Oracle:
     def task_starts(self, run: PodRun) -> None:
         """Receive an instance of a task that starts."""
         self.starts.task_starts(run)
+        self.corrections.task_starts(run)
         self.turns.task_starts(run)
         self.rollbacks.task_starts(run)
         self.holds.judge_start(run)

@@ -1,10 +1,11 @@
 """The controller deletes a pod only for a reason: a deletion costs the work of its node.
 
-Reasons are a retry, a failure on record, a task that printed the token and exited, and a pod of a
-former node of that name. With `completion.release` a completed node is one, too. With
-`failurePolicy.pods: Keep` a failure is none. In a rollout the pod of a node that is set aside
-is one: its task must not go on beside that of the next node. In a run that is rolled back, it is a
-later pod of a completed node, or one that has not started the task. The rollback would wait for it.
+Reasons are a retry, a start that is taken back, and a failure on record. So are a task that printed
+the token and exited, and a pod of a former node of that name. With `completion.release` a completed
+node is one, too. With `failurePolicy.pods: Keep` a failure is none. In a rollout the pod of a node
+that is set aside is one: its task must not go on beside that of the next node. In a run that is
+rolled back, it is a later pod of a completed node, or one that has not started the task. The
+rollback would wait for it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ INVARIANTS = (
         "and exited, a pod that is older than its node, and one whose node is due again "
         "(`demands`). With completion.release it deletes the pod of a node in the ledger, and in a "
         "rollout that of a node that is set aside. In a run that is rolled back it deletes a later "
-        "pod of a completed node, and one whose task cannot start.",
+        "pod of a completed node, and one whose task cannot start. While a start is taken back, it "
+        "deletes pods that are on record for that.",
         mutant="deletes_running_pods",
         seed=1,
         excuses={
@@ -59,6 +61,7 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
         is_retried
         or _has_exited_after_token(world, pod, job_uid)
         or (is_released and oracle.is_entered(job_uid, node, raw["metadata"]["uid"]))
+        or _is_taken_back(world, pod, job_uid)
         or ("rollout" in spec and "setAsideAt" in (node_states(world, job_uid).get(node) or {}))
         or _holds_rollback(world, pod, job_uid)
     ):
@@ -85,6 +88,13 @@ def _holds_rollback(world: World, pod: Raw, job_uid: str) -> bool:
     task = task_status(pod)
     has_begun = bool({"running", "terminated"} & (task.get("state") or {}).keys())
     return not has_begun and not task.get("lastState") and not task.get("restartCount")
+
+
+def _is_taken_back(world: World, pod: Raw, job_uid: str) -> bool:
+    """Return whether the Job is suspended, and the pod is on record as one that may have begun."""
+    record = node_states(world, job_uid).get(pod["spec"]["meant_for"], {})
+    pods = record.get("reason"), record.get("podUID")
+    return pods == ("PodTakenBack", pod["metadata"]["uid"])
 
 
 def _has_failed_on_record(world: World, pod: Raw, job_uid: str) -> bool:

@@ -139,6 +139,38 @@ def test_the_container_that_holds_a_pod_has_started(status, started):
     assert not parse_pod(raw_pod(status={"containerStatuses": [task]})).hold_started
 
 
+@pytest.mark.parametrize(
+    ("status", "has_run"),
+    [
+        ({}, False),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, False),
+        ({"state": {"waiting": {"reason": "ImagePullBackOff"}}, "restartCount": 0}, False),
+        # The kubelet's last status of a container that it has never created.
+        ({"state": {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}}, False),
+        # Created and not started: the runtime may have begun to start it.
+        ({"state": {"waiting": {"reason": "RunContainerError"}}, "containerID": "x://1"}, True),
+        ({"state": {"running": {"startedAt": AT}}}, True),
+        ({"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}, True),
+        (
+            {"state": {"terminated": {"reason": "ContainerStatusUnknown", "startedAt": AT}}},
+            True,
+        ),
+        ({"state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 1}}}, True),
+        ({"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 1}, True),
+    ],
+)
+@pytest.mark.parametrize("group", ["initContainerStatuses", "containerStatuses"])
+@pytest.mark.parametrize("name", [CONTAINER_NAME, "other"])
+def test_a_pod_has_run_once_any_container_of_it_was_created(group, name, status, has_run):
+    waits = {"name": "waits", "state": {"waiting": {"reason": "PodInitializing"}}}
+    raw = {group: [waits, {"name": name, **status}]}
+    assert parse_pod(raw_pod(status=raw)).has_run is has_run
+
+
+def test_a_pod_without_statuses_of_containers_has_not_run():
+    assert not parse_pod(raw_pod(status={"phase": "Failed", "reason": "NodeAffinity"})).has_run
+
+
 # --- containers --------------------------------------------------------------------------
 
 

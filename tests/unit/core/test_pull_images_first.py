@@ -130,7 +130,7 @@ def test_images_are_pulled_while_the_window_is_closed():
     assert found.turns() == {}
 
 
-def test_a_suspended_job_does_not_begin_to_pull_and_lets_a_pull_go_on():
+def test_a_suspended_job_does_not_begin_to_pull_and_a_pull_ends_with_the_start():
     found = world()
     spec(found.cluster, suspend=True)
     found.step(2)
@@ -139,7 +139,30 @@ def test_a_suspended_job_does_not_begin_to_pull_and_lets_a_pull_go_on():
     found.step(2)
     spec(found.cluster, suspend=True)
     found.step(2)
-    assert list(found.owned) == [PULL]
+    assert found.owned == {}
+    assert found.condition("Suspended")[1] == "StartTakenBack"
+
+
+def test_a_corrected_job_pulls_the_new_image_once_the_pull_of_the_old_one_is_gone():
+    found = world()
+    found.step()
+    assert found.owned[PULL].spec.image == found.cluster.job.spec.image
+    spec(found.cluster, suspend=True)
+    found.step(3)
+    assert found.owned == {}
+    assert found.cluster.job.status.rollout is None
+    # What the start has created is deleted; then the Job starts as a new one.
+    found.cluster.has_report, found.cluster.has_daemon_set = False, False
+    found.cluster.pods, found.cluster.report_status = [], None
+    spec(found.cluster, suspend=False, image="example/task:corrected")
+    found.extra["is_dry_run_done"] = True
+    found.step()
+    assert found.created == [PULL]
+    found.cluster.has_report, found.cluster.has_daemon_set = True, True
+    found.step(2)
+    assert found.created == [PULL, PULL]
+    assert found.owned[PULL].spec.image == "example/task:corrected"
+    assert found.turns() == {}
 
 
 def test_an_aborted_run_pulls_no_more():

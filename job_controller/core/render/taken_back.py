@@ -1,0 +1,77 @@
+"""The statuses of a Job whose start is taken back, from the first deletion to the next start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from daemonset_job.api.fold_names import fold
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import Condition, JobStatus
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.reasons import ProgressingReason, SuspendedReason
+from daemonset_job.api.states import ConditionType, Phase
+from job_controller.core.render.job_status import UNSTARTED_WORDS, set_conditions
+from job_controller.core.render.kstatus import IN_PROGRESS
+from job_controller.core.render.suspension import TAKEN_BACK
+from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
+
+NAMES_LIMIT: Final = 160
+
+
+def waiting_status(job: Job, pods: Sequence[Pod], now: datetime) -> JobStatus:
+    """Return the status of a suspended run whose pods are about to go."""
+    nodes = fold({pod.node_name or pod.name for pod in pods}, limit=NAMES_LIMIT)
+    words = (
+        "spec.suspend is true and no task has begun: as soon as the pods on these nodes are gone, "
+        f"every field can be changed: {nodes}"
+    )
+    changes = [
+        Condition(ConditionType.PROGRESSING, False, ProgressingReason.PAUSED, words),
+        Condition(ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, words),
+        IN_PROGRESS,
+    ]
+    return replace(
+        job.status,
+        phase=Phase.PAUSED,
+        observed_generation=job.generation,
+        conditions=set_conditions(job, changes, now),
+    )
+
+
+def taken_back_status(job: Job, now: datetime) -> JobStatus:
+    """Return the status of a suspended Job whose start is taken back, as if it had never started.
+
+    The reason of `Suspended` says that objects of that start may be left.
+    """
+    changes = [
+        Condition(ConditionType.PROGRESSING, False, ProgressingReason.PAUSED, UNSTARTED_WORDS),
+        TAKEN_BACK,
+        IN_PROGRESS,
+    ]
+    kept = {change.type for change in changes}
+    return JobStatus(
+        phase=Phase.PAUSED,
+        observed_generation=job.generation,
+        report=job.report_name,
+        conditions=tuple(each for each in set_conditions(job, changes, now) if each.type in kept),
+    )
+
+
+def leftovers_status(job: Job, refused: str, now: datetime) -> JobStatus:
+    """Return the status while objects of a start that was taken back are deleted.
+
+    `refused` is the answer of the API server if it refuses that, "" if it does not.
+    """
+    words = "what the Job created before its start was taken back is being deleted"
+    reason = ProgressingReason.POD_CHANGE_REFUSED if refused else ProgressingReason.PAUSED
+    if refused:
+        words = single_line(f"{words}, which the API server refuses: {refused}", REFUSAL_LIMIT)
+    change = Condition(ConditionType.PROGRESSING, False, reason, words)
+    return replace(
+        job.status,
+        observed_generation=job.generation,
+        conditions=set_conditions(job, [change], now),
+    )

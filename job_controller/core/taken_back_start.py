@@ -1,0 +1,248 @@
+"""The start of a run taken back: no task has begun, and the Job is suspended to be corrected.
+
+Layer: core. Without `status.startTime` the CRD lets every field change, and the Job starts as a new
+one. So the time may only go when no container of the run can start any more, and none has. The pods
+of a DaemonSet with the gate cannot start. One that is bound to a node can until it is gone, and its
+last status shows whether it did. Before it is deleted, its node's record has it as an attempt. So
+if that last status is missed, as in a crash, the run counts as begun, and stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from daemonset_job.api import report as reports_api
+from daemonset_job.api.fold_names import fold
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
+from daemonset_job.api.reasons import EventReason
+from daemonset_job.api.rollback import is_rollback_requested
+from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
+from job_controller.core.desired.part import purpose_of
+from job_controller.core.job_actions import DeleteJob
+from job_controller.core.plan import (
+    Action,
+    CheckJobUnchanged,
+    CheckNoPodMayStart,
+    DeleteDaemonSet,
+    DeletePods,
+    DeleteReport,
+    Event,
+    Plan,
+    RefusedWrite,
+    WriteReportStatus,
+    WriteStatus,
+)
+from job_controller.core.render.shards import assign_to_shards
+from job_controller.core.render.suspension import is_taken_back
+from job_controller.core.render.taken_back import (
+    NAMES_LIMIT,
+    leftovers_status,
+    taken_back_status,
+    waiting_status,
+)
+from job_controller.core.state.absence import has_begun
+from job_controller.core.state.cordons import mark_of
+from job_controller.core.state.ended_pods import is_marked, mark
+from job_controller.core.state.snapshot import Snapshot
+
+_WHY: Final = "the start of the run is taken back"
+# Without one of these writes a start cannot be taken back; the status of the run says what is
+# refused.
+_NEEDED: Final = (RefusedWrite.REPORT, RefusedWrite.DELETION)
+# Pods of a deleted DaemonSet of the Job cause no reconcile.
+_LEFT_PODS_SECONDS: Final = 1.0
+
+
+def plan_taking_back(snapshot: Snapshot, now: datetime) -> Plan | None:
+    """Return the next step by which the start of a run is taken back, None if it is not.
+
+    It is not while new pods are not gated, or while all pods are and a node has the cordon of this
+    Job. The ordinary decision about a suspended run sees to both.
+    """
+    if not may_be_taken_back(snapshot.job) or find_begun(snapshot) or not _is_ready(snapshot):
+        return None
+    may_start = [pod for pod in (*snapshot.pods, *snapshot.left_pods) if not pod.is_gated]
+    if not may_start and _has_cordon(snapshot):
+        return None
+    if not may_start:
+        status = taken_back_status(snapshot.job, now)
+        return Plan(
+            actions=(CheckNoPodMayStart(), WriteStatus(status)),
+            events=_paused_events(snapshot.job, status),
+            is_urgent=True,
+        )
+    unmarked = _unmarked(snapshot)
+    if len({pod.node_name for pod in unmarked}) < len(unmarked):
+        return None  # one of two pods of a node is about to be removed
+    actions: list[Action] = []
+    if unmarked:
+        # The pods are deleted when the report is read back with the marks.
+        actions += _mark_actions(snapshot, unmarked)
+    elif doomed := tuple(pod for pod in snapshot.pods if _is_to_be_deleted(pod)):
+        actions.append(DeletePods(doomed, {pod.uid: _WHY for pod in doomed}))
+    status = waiting_status(snapshot.job, may_start, now)
+    if status != snapshot.job.status:
+        actions.append(WriteStatus(status))
+    return Plan(
+        actions=tuple(actions),
+        events=_paused_events(snapshot.job, status),
+        requeue_after=_LEFT_PODS_SECONDS if snapshot.left_pods else None,
+        is_urgent=True,
+    )
+
+
+def may_be_taken_back(job: Job) -> bool:
+    """Return whether the start of such a run is taken back if no task has begun.
+
+    A person asks for it by `spec.suspend`; a stop of all Jobs is no request to correct this one.
+    Of policy Continuous all can be changed in any case. A Job that another one owns is a part of
+    that one's run. A run that has ended has its result on record.
+    """
+    if not job.spec.suspend or job.spec.is_continuous or job.owner_uid:
+        return False
+    if job.requests.abort or job.status.rollback is not None or is_rollback_requested(job):
+        return False
+    has_ended = job.is_true(ConditionType.COMPLETE) or job.is_true(ConditionType.FAILED)
+    return not has_ended and job.status.phase not in FINAL_PHASES
+
+
+def find_uncorrectable(snapshot: Snapshot) -> str:
+    """Return why a suspended run cannot be corrected, "" if it can, or no user asks for it."""
+    return find_begun(snapshot) if may_be_taken_back(snapshot.job) else ""
+
+
+def find_begun(snapshot: Snapshot) -> str:
+    """Return where a task of the run has begun, or may have, in words; "" if none has."""
+    pods = (*snapshot.pods, *snapshot.left_pods)
+    there = {pod.uid for pod in pods}
+    nodes = set(reports_api.merge_evidence(snapshot.reports))
+    nodes |= {
+        name
+        for name, record in reports_api.merge_records(snapshot.reports).items()
+        if _shows_begin(record, there, snapshot.ended_pods.without_start)
+    }
+    nodes |= {pod.node_name or pod.name for pod in pods if pod.has_run}
+    nodes |= {snapshot.ended_pods.ran_on} - {""}
+    return f"a task has begun, or may have, on {fold(nodes, limit=NAMES_LIMIT)}" if nodes else ""
+
+
+def _shows_begin(record: NodeRecord, there: AbstractSet[str], ended: AbstractSet[str]) -> bool:
+    """Return whether a record shows that the task of the node has begun, or may have.
+
+    `there` are the UIDs of the pods, and `ended` those of pods that are gone and did not start.
+    """
+    if record.failures or record.omitted_failures or record.earlier_pods:
+        return True
+    if not is_marked(record):
+        return has_begun(record)
+    # The pod itself shows if it has run, while it is there.
+    return record.pod_uid not in there and record.pod_uid not in ended
+
+
+def _is_ready(snapshot: Snapshot) -> bool:
+    """Return whether nothing but pods keeps the start from being taken back."""
+    job, ours, first = snapshot.job, snapshot.owned_daemon_set, snapshot.first_report
+    if any(write in snapshot.refusals for write in _NEEDED):
+        return False
+    if first is not None and first.status.phase in FINAL_PHASES:
+        return False
+    if ours is not None:
+        is_gated = ours.is_gated and ours.is_observed
+        is_known = all(not pod.is_scheduled or _has_node(snapshot, pod) for pod in snapshot.pods)
+        return is_gated and is_known and first is not None
+    # One that was there is created again first: it shows what is left of its pods.
+    found = snapshot.daemon_set
+    is_own = found is not None and found.owner_uid == job.uid
+    return not is_own and job.reported_desired is None
+
+
+def _has_cordon(snapshot: Snapshot) -> bool:
+    mark = str(mark_of(snapshot.job))
+    marked = any(node.cordoned_by == mark for node in snapshot.nodes.values())
+    return snapshot.job.spec.cordons and marked
+
+
+def _has_node(snapshot: Snapshot, pod: Pod) -> bool:
+    return pod.node_name in snapshot.nodes
+
+
+def _unmarked(snapshot: Snapshot) -> list[Pod]:
+    """Return the pods that may start before they are gone, and of which no record has that."""
+    records = reports_api.merge_records(snapshot.reports)
+    marked = {record.pod_uid for record in records.values() if is_marked(record)}
+    return [pod for pod in snapshot.pods if pod.is_scheduled and pod.uid not in marked]
+
+
+def _is_to_be_deleted(pod: Pod) -> bool:
+    return not pod.is_gated and not pod.is_terminating
+
+
+def _mark_actions(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Action]:
+    """Return the writes that record these pods as attempts, before they are deleted."""
+    records: dict[str, NodeRecord] = reports_api.merge_records(snapshot.reports)
+    for pod in pods:
+        node = snapshot.nodes[pod.node_name]
+        known = records.get(pod.node_name)
+        if known is None or known.uid != node.uid:
+            known = NodeRecord(node.uid, NodeState.WAITING)
+        records[pod.node_name] = mark(known, pod.uid, snapshot.job.retry_request)
+    reports = sorted(snapshot.reports, key=lambda report: report.shard)
+    shares: Mapping[int, Mapping[str, NodeRecord]] = assign_to_shards(reports, records)
+    return [
+        WriteReportStatus(
+            report.name, report.uid, replace(report.status, node_states=shares[report.shard])
+        )
+        for report in reports
+        if shares[report.shard] != report.records
+    ]
+
+
+def _paused_events(job: Job, status: JobStatus) -> tuple[Event, ...]:
+    """Return the event that the run is paused, and that its start is taken back, if either is new.
+
+    They go out with the write of the status.
+    """
+    before = job.condition(ConditionType.SUSPENDED)
+    after = status.condition(ConditionType.SUSPENDED)
+    if after is None or (
+        before is not None and (before.status, before.reason) == (True, after.reason)
+    ):
+        return ()
+    return (Event("Normal", EventReason.PAUSED, after.message),)
+
+
+def plan_leftovers(snapshot: Snapshot, now: datetime) -> Plan | None:
+    """Return what deletes the objects of a start that was taken back, None if there are none.
+
+    They are of what the Job ran before. It starts again only when all of them are gone.
+    """
+    job, found = snapshot.job, snapshot.daemon_set
+    if not is_taken_back(job):
+        return None
+    has_daemon_set = found is not None and found.owner_uid == job.uid
+    parts = [owned for owned in snapshot.owned_jobs if purpose_of(owned)]
+    if not (has_daemon_set or parts or snapshot.reports):
+        return None
+    refused = next(iter(snapshot.refusals.values()), "")
+    status = leftovers_status(job, refused, now)
+    # If the Job has started again, and only the cache does not have that, these are the objects of
+    # the new start.
+    actions: list[Action] = [CheckJobUnchanged()]
+    actions += [WriteStatus(status)] if status != job.status else []
+    if not refused:
+        ours = snapshot.owned_daemon_set
+        actions += [DeleteDaemonSet(ours.uid, why=_WHY)] if ours is not None else []
+        actions += [DeleteJob(part.name, part.uid) for part in parts if not part.is_terminating]
+        actions += [DeleteReport(report.name, report.uid) for report in snapshot.reports]
+    return Plan(
+        actions=tuple(actions),
+        requeue_after=snapshot.retry_seconds if refused else None,
+        is_urgent=True,
+    )

@@ -1,0 +1,84 @@
+"""A run whose start is taken back has begun nowhere, and the tasks of a run have one image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from daemonset_job.api.names import CONTAINER_NAME
+from tests.simulation.corrections import image_of
+from tests.simulation.oracle.facts import is_continuous
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.server import Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "taken back",
+        "The start of a run is taken back only if no task of the Job has begun on any node. None "
+        "begins before the Job has started again, and all tasks of a run have the same image.",
+        mutant="takes_back_what_has_begun",
+        seed=5_000_000_001,
+        excuses={
+            "unseen": "The pod was gone before a controller recorded that its task had begun: it "
+            "was removed while no controller ran (guarantees.md, Corrections).",
+        },
+    ),
+)
+
+
+class Corrections:
+    """Receives starting tasks, and the status of Jobs."""
+
+    def __init__(self, world: World, oracle: Oracle) -> None:
+        self._world = world
+        self._oracle = oracle
+        # By UID of a Job: where its task has begun, its images there, and how often its start was
+        # taken back. `_open` has those that have not started again.
+        self._began: dict[str, list[PodRun]] = {}
+        self._images: dict[str, set[str]] = {}
+        self._open: set[str] = set()
+        self.count = 0
+
+    def task_starts(self, run: PodRun) -> None:
+        """Judge the image of a task that begins."""
+        uid = self._oracle.job_of.get(run.pod_uid, "")
+        if not uid or uid in self._oracle.demands.images:
+            return
+        self._began.setdefault(uid, []).append(run)
+        images = self._images.setdefault(uid, set())
+        images.add(image_of(run.raw, CONTAINER_NAME))
+        if uid in self._open:
+            self._violate(uid, f"{run.machine.name} begins before the Job has started again")
+        if len(images) > 1:
+            self._violate(uid, f"{run.machine.name} begins with another image: {sorted(images)}")
+
+    def job_written(self, old: Raw, new: Raw) -> None:
+        """Judge that a start is taken back."""
+        uid = new["metadata"]["uid"]
+        before, after = ("startTime" in (each.get("status") or {}) for each in (old, new))
+        if after:
+            self._open.discard(uid)
+        if not before or after or is_continuous(new):
+            return
+        self.count += 1
+        self._open.add(uid)
+        if runs := self._began.get(uid):
+            nodes = sorted({run.machine.name for run in runs})
+            self._violate(uid, f"a start is taken back, and {nodes} have begun")
+
+    def _violate(self, uid: str, words: str) -> None:
+        if self._is_unseen(uid):
+            self._oracle.excuse("taken back", "unseen")
+            return
+        self._oracle.violate("taken back", words)
+
+    def _is_unseen(self, uid: str) -> bool:
+        """Return whether the pods in which the task has begun were gone before it was recorded."""
+        kinds = {d.kind for d in self._world.schedule.disturbances}
+        may_miss = {"crash", "crash_on", "stall"}
+        runs = self._began.get(uid) or []
+        return bool(kinds & may_miss) and all(run.pod() is None for run in runs)

@@ -1,0 +1,63 @@
+"""Whether each pod of a run waits at its gate, as the API server has them."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from daemonset_job.api import names
+from daemonset_job.kube.client.answers import Page
+from daemonset_job.kube.client.errors import Conflict
+from daemonset_job.kube.client.unreadable import Unreadable
+from job_controller.actions.pods import PodActions
+from job_controller.core.plan import CheckNoPodMayStart
+from tests.unit.builders import make_job
+
+JOB = make_job()
+KEY = (JOB.namespace, JOB.name)
+
+
+def raw_pod(name="p", daemon_set=JOB.daemon_set_name, *, gated=True):
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": daemon_set, "uid": "ds"}
+    gates = [{"name": names.START_GATE}] if gated else []
+    return {
+        "metadata": {"name": name, "ownerReferences": [{**owner, "controller": True}]},
+        "spec": {"schedulingGates": gates},
+    }
+
+
+class Server:
+    """Answers a list in pages of one pod."""
+
+    def __init__(self, *pods):
+        self.pods = pods
+
+    async def page(self, what, *, continue_=None, **_):
+        assert what.label_selector == f"{names.LABEL_JOB_UID}={JOB.uid}"
+        at = int(continue_ or 0)
+        more = str(at + 1) if at + 1 < len(self.pods) else ""
+        return Page(list(self.pods[at : at + 1]), "1", more, 100)
+
+
+def check(*pods):
+    actions = PodActions(SimpleNamespace(client=Server(*pods)))
+    asyncio.run(actions.execute(KEY, JOB, CheckNoPodMayStart()))
+
+
+def test_no_pod_and_gated_pods_pass():
+    check()
+    check(raw_pod("a"), raw_pod("b"))
+
+
+def test_a_pod_of_another_daemon_set_proves_nothing():
+    check(raw_pod(daemon_set="another", gated=False))
+
+
+@pytest.mark.parametrize(
+    "last",
+    [raw_pod("late", gated=False), Unreadable("odd", "default", "late")],
+    ids=["not gated", "unreadable"],
+)
+def test_a_pod_that_may_start_is_a_conflict_on_each_page(last):
+    with pytest.raises(Conflict, match="late"):
+        check(raw_pod("a"), raw_pod("b"), last)
