@@ -60,8 +60,8 @@ class Rollbacks:
     def pod_written(self, pod: Raw, job_uid: str) -> None:
         """Note that a kubelet says that it cannot find a task."""
         ended = task_status(pod).get("state", {}).get("terminated") or {}
-        if ended.get("reason") == STATUS_UNKNOWN:
-            machine = self._world.machines[pod["spec"]["nodeName"]]
+        machine = self._world.machines.get(pod["spec"].get("nodeName", ""))
+        if machine is not None and ended.get("reason") == STATUS_UNKNOWN:
             self._lost.setdefault(job_uid, set()).add(machine.uid)
 
     def task_starts(self, run: PodRun) -> None:

@@ -131,9 +131,9 @@ class Turns:
             name
             for name, record in records.items()
             # The record of a former node of that name says nothing of this one.
-            if _had_turn(record) and record["uid"] == self._world.machines[name].uid
-            # One whose pod was rejected has failed, and its task was never started.
-            if record["uid"] in known or record.get("state") == "Failed"
+            if (machine := self._world.machines.get(name)) and record["uid"] == machine.uid
+            # One whose pod was rejected, or that was set aside, may never have started its task.
+            if _had_turn(record) and (record["uid"] in known or _is_over(record))
         }
         known.add(run.machine.uid)
         full = [
@@ -195,6 +195,11 @@ def _zone(node: Raw) -> str:
 def _had_turn(record: Raw) -> bool:
     """Return whether a node that has started had its turn in this step, or in an earlier one."""
     return "turnAt" in record or "setAsideAt" in record
+
+
+def _is_over(record: Raw) -> bool:
+    """Return whether a node has failed, or was set aside after it had its turn in a step."""
+    return record.get("state") == "Failed" or ("setAsideAt" in record and "step" in record)
 
 
 def _share(limit: int | str | None, nodes: int) -> int | None:
