@@ -235,12 +235,13 @@ def plan_leftovers(snapshot: Snapshot, now: datetime) -> Plan | None:
     # If the Job has started again, and only the cache does not have that, these are the objects of
     # the new start.
     actions: list[Action] = [CheckJobUnchanged()]
-    actions += [WriteStatus(status)] if status != job.status else []
     if not refused:
         ours = snapshot.owned_daemon_set
         actions += [DeleteDaemonSet(ours.uid, why=_WHY)] if ours is not None else []
         actions += [DeleteJob(part.name, part.uid) for part in parts if not part.is_terminating]
         actions += [DeleteReport(report.name, report.uid) for report in snapshot.reports]
+    # Last, so that a deletion that is refused again changes nothing in the status.
+    actions += [WriteStatus(status)] if status != job.status else []
     return Plan(
         actions=tuple(actions),
         requeue_after=snapshot.retry_seconds if refused else None,

@@ -333,8 +333,9 @@ def test_what_the_taken_back_start_created_is_deleted_before_a_new_start():
     cluster = taken_back()
     spec(cluster, suspend=False)
     plan = decide(cluster.snapshot(), NOW)
-    assert kinds(plan) == [CheckJobUnchanged, WriteStatus, DeleteDaemonSet, DeleteReport]
-    assert plan.actions[2].uid == DS_UID
+    # The status comes last: a deletion that is refused again and again is not to change it.
+    assert kinds(plan) == [CheckJobUnchanged, DeleteDaemonSet, DeleteReport, WriteStatus]
+    assert plan.actions[1].uid == DS_UID
     assert written(plan).start_time is None
     cluster.has_daemon_set = False
     apply(cluster, plan)
