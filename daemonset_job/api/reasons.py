@@ -150,7 +150,8 @@ class ProgressingReason(Reason):
         "NodeInUse",
         (
             "Nodes are cordoned by another Job, or another Job with the same key "
-            "`rollout.exclusive` runs there; the message names that Job."
+            "`rollout.exclusive` runs there; the message names that Job if it is of "
+            "the same namespace."
         ),
     )
     IMAGE_PULL_FAILED = (
