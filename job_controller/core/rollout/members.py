@@ -69,10 +69,11 @@ def find_members(
         return StepMembers(waiting, had_turn=had_turn | left, left=left)
     begun = _begun_nodes(snapshot, counts, places) - earlier
     if step.selector is None:
-        desired = counts.desired - len(earlier)
+        # Nodes that left count on both sides: a share of the others only would end the step early.
+        total = counts.desired - len(earlier) + len(gone)
         # On those nothing of the task has run: other nodes have their turn in their place.
         idle = _set_aside_without_turn(snapshot, counts, records)
-        target = min(max(share_of(step.nodes, desired), 1), max(desired - len(idle), 0))
+        target = min(max(share_of(step.nodes, total), 1), max(total - len(idle), 0))
         lacking = max(target - len(begun - idle - gone) - len(gone), 0)
         is_done = not lacking and not places.taken
         return StepMembers(waiting[:lacking], is_done, had_turn | left, left)

@@ -11,6 +11,7 @@ from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.rollout import Check, Rollout, Step
 from job_controller.core.plan import RemoveSchedulingGates
 from job_controller.core.state.observed_pods import PodObservation, PodsOnNode
+from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
 from tests.unit.core.runs import acts
 
@@ -344,3 +345,36 @@ def test_no_step_is_over_while_the_job_has_no_node():
     world = RolloutWorld(rollout=steps(Step(nodes=1), Step(nodes=2)))
     world.step(5)
     assert world.cluster.job.status.rollout.step == 1
+
+
+def test_nodes_that_left_do_not_end_a_later_step_before_it_has_begun():
+    """They count as having had their turn, so they also count among the nodes of the Job."""
+    first, second = Step(nodes=2, soak_seconds=100), Step(nodes=3, needs_approval=True)
+    world = RolloutWorld(*NODES, rollout=steps(first, second))
+    run_batch(world)
+    world.step(6)
+    world.remove("a")
+    world.remove("b")
+    world.now += timedelta(seconds=100)
+    world.step(6)
+    world.request(approved_step=1)
+    world.step(6)
+    assert world.at_work == ["c"]
+    world.complete("c")
+    world.step(6)
+    assert world.condition("Suspended")[1] == "WaitingForApproval"
+    assert world.started == ["a", "b", "c"]
+
+
+def test_a_step_of_all_nodes_has_those_that_took_the_place_of_others():
+    every = Step(nodes="100%", needs_approval=True)
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1), every))
+    run_batch(world)
+    world.step(6)
+    assert world.at_work == ["b", "c", "d"]
+    world.remove("a")
+    world.cluster.nodes["e"] = make_node("e")
+    world._put(gated_pod("e", serial=1))
+    world.complete("b", "c", "d")
+    world.step(6)
+    assert world.at_work == ["e"]
