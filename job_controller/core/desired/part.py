@@ -14,7 +14,7 @@ from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.states import TextEnum
-from job_controller.core.desired.owned_job import build_owned_job
+from job_controller.core.desired.owned_job import build_owned_job, owned_name, runs_as
 
 IMAGE_PULL_SUFFIX: Final = "image-pull"
 
@@ -63,3 +63,18 @@ def build_part(parent: Job, part: Part) -> dict[str, Any]:
 def purpose_of(job: Job) -> str:
     """Return the purpose of a Job, "" for one that is no such part."""
     return job.annotations.get(names.ANNOTATION_PURPOSE) or ""
+
+
+def is_part(job: Job, parent: Job, part: Part) -> bool:
+    """Return whether a Job is what is rendered for a part.
+
+    Its purpose is not enough: any client may copy it, and let the Job run something else.
+    """
+    policy, nodes = job.raw_spec.get("failurePolicy") or {}, job.raw_spec.get("nodes") or {}
+    return (
+        job.name == owned_name(parent.name, part.suffix)
+        and purpose_of(job) == part.purpose
+        and runs_as(job, part.spec)
+        and nodes == part.spec.get("nodes", {})
+        and policy.items() >= part.spec.get("failurePolicy", {}).items()
+    )

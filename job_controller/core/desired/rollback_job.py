@@ -10,6 +10,7 @@ from job_controller.core.desired.owned_job import (
     build_owned_job,
     copied_spec,
     owned_name,
+    runs_as,
     without_selection,
 )
 
@@ -57,6 +58,12 @@ def build_rollback_job(parent: Job, number: int, node_names: Sequence[str]) -> d
     }
     spec["nodes"] = {"include": list(node_names)}
     return build_owned_job(parent, rollback_suffix(number), spec)
+
+
+def is_of_rollback(parent: Job, number: int, owned: Job) -> bool:
+    """Return whether a Job does to its nodes what the Job of the rollback of that number does."""
+    body = build_rollback_job(parent, number, owned.spec.nodes.include)
+    return runs_as(owned, body["spec"])
 
 
 def _is_script(raw: Mapping[str, Any]) -> bool:

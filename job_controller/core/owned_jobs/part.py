@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from daemonset_job.api.job import Job
-from job_controller.core.desired.owned_job import owned_name, runs_as
-from job_controller.core.desired.part import Part, PartKind, build_part, purpose_of
+from job_controller.core.desired.owned_job import owned_name
+from job_controller.core.desired.part import Part, PartKind, build_part, is_part, purpose_of
 from job_controller.core.job_actions import CreateJob, DeleteJob, OwnedJobAction
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.snapshot import Snapshot
@@ -16,22 +16,7 @@ from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 def find_part(snapshot: Snapshot, part: Part) -> Job | None:
     """Return the Job that is this part, None if there is none or it is being deleted."""
     found = (job for job in snapshot.owned_jobs if not job.is_terminating)
-    return next((job for job in found if _is_part(job, snapshot.job, part)), None)
-
-
-def _is_part(job: Job, parent: Job, part: Part) -> bool:
-    """Return whether a Job is what is rendered for a part.
-
-    Its purpose is not enough: any client may copy it, and let the Job run something else.
-    """
-    policy, nodes = job.raw_spec.get("failurePolicy") or {}, job.raw_spec.get("nodes") or {}
-    return (
-        job.name == owned_name(parent.name, part.suffix)
-        and purpose_of(job) == part.purpose
-        and runs_as(job, part.spec)
-        and nodes == part.spec.get("nodes", {})
-        and policy.items() >= part.spec.get("failurePolicy", {}).items()
-    )
+    return next((job for job in found if is_part(job, snapshot.job, part)), None)
 
 
 def find_kind(jobs: Iterable[Job], kind: PartKind) -> Job | None:
@@ -65,7 +50,7 @@ def part_actions(
         for job in snapshot.owned_jobs
         if (purpose_of(job) or job.name in needed)
         and not job.is_terminating
-        and not (job.name in needed and _is_part(job, snapshot.job, needed[job.name]))
+        and not (job.name in needed and is_part(job, snapshot.job, needed[job.name]))
     ]
     taken = {job.name for job in snapshot.owned_jobs}
     if may_create:

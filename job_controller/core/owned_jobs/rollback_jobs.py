@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.report import merge_evidence, merge_records
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.states import NodeState
-from job_controller.core.desired.owned_job import runs_as
-from job_controller.core.desired.rollback_job import build_rollback_job, rollback_name
+from job_controller.core.desired.rollback_job import is_of_rollback, rollback_name
 from job_controller.core.owned_jobs.outcome import find_owned
 from job_controller.core.state.snapshot import Snapshot
 
@@ -45,7 +43,7 @@ def find_rollback_jobs(snapshot: Snapshot) -> RollbackJobs:
         owned = find_owned(snapshot.owned_jobs, rollback_name(snapshot.job, number))
         if owned is None:
             break
-        if not runs_as(owned, _rendered_spec(snapshot.job, number, owned)):
+        if not is_of_rollback(snapshot.job, number, owned):
             other = owned.name
             break
         jobs.append(owned)
@@ -67,10 +65,3 @@ def find_rollback_jobs(snapshot: Snapshot) -> RollbackJobs:
         frozenset(failed),
         other,
     )
-
-
-def _rendered_spec(parent: Job, number: int, owned: Job) -> Mapping[str, Any]:
-    """Return the spec of the Job of the rollback that has the nodes of `owned`."""
-    body = build_rollback_job(parent, number, owned.spec.nodes.include)
-    spec: Mapping[str, Any] = body["spec"]
-    return spec
