@@ -268,7 +268,10 @@ class RolledBackReason(Reason):
     ROLLED_BACK = "RolledBack", "Every node whose task had started is rolled back."
     ROLLED_BACK_PARTLY = (
         "RolledBackPartly",
-        "The rollback has ended, and nodes that are away, tainted or gone are not rolled back.",
+        (
+            "The rollback has ended, and some nodes are not rolled back: they are away, tainted or "
+            "gone, or there may be no further Job."
+        ),
     )
 
 
