@@ -141,7 +141,13 @@ class Reconciler:
                 return _STALE_RETRY_SECONDS
             job, started = known, self._dependencies.clock.monotonic()
             snapshot, now = self._gather(key, job, read), self._dependencies.clock.now()
-        snapshot = await self._drains.with_drains(key, snapshot)
+        drained = await self._drains.with_drains(key, snapshot)
+        if drained is not snapshot:
+            # The Job may be suspended or changed by now, or all Jobs stopped: the lists take time.
+            if (known := self._known_job(key)) is None or known.uid != job.uid:
+                return _STALE_RETRY_SECONDS
+            job = known
+            snapshot = replace(self._gather(key, job, read), drains=drained.drains)
         started, now = self._dependencies.clock.monotonic(), self._dependencies.clock.now()
         plan = decide(snapshot, now)
         seconds = self._dependencies.clock.monotonic() - started

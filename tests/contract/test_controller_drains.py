@@ -127,6 +127,21 @@ async def test_a_refused_eviction_is_told_and_tried_again(server, cluster):
         await until(lambda: cluster.condition("Progressing").get("reason") == "NodesActive")
 
 
+async def test_a_job_that_is_suspended_while_pods_are_listed_does_not_start(server, cluster):
+    """The lists of the pods take time, and what they say is decided with the Job as it is then."""
+    put_pod(server)
+    async with running(server):
+        cluster.apply(**DRAIN)
+        await until(lambda: not server.exists(PODS, "web-1", "shop"))
+        server.delay_next("GET", r"fieldSelector=spec.nodeName", 0.5)
+        before = len(server.requests)
+        await until(lambda: any("spec.nodeName" in str(r) for r in server.requests[before:]))
+        cluster.apply(**DRAIN, suspend=True)
+        await asyncio.sleep(5)
+        assert not is_started(cluster)
+        assert is_clean(server)
+
+
 @pytest.mark.parametrize("status", [429, 500, 403, 400])
 async def test_a_drain_that_is_blocked_for_too_long_fails_the_node_and_frees_it(
     server, cluster, status
