@@ -163,12 +163,8 @@ class Drains:
                 raise
         else:
             return [_parse(raw) for raw in page.items]
-        pager, continue_, found = Pager(client, what), "", list[DrainedPod]()
-        while True:
-            page = await pager.page(continue_)
-            found += [_parse(raw) for raw in page.items]
-            if not (continue_ := page.continue_):
-                return found
+        pages = Pager(client, what).pages()
+        return [_parse(raw) async for page in pages for raw in page.items]
 
     def _with_answers(self, key: JobKey, found: dict[str, NodeDrain]) -> dict[str, NodeDrain]:
         """Return the drains with what is known of earlier evictions, and those that are due."""

@@ -96,11 +96,9 @@ class PodChecks:
 
     async def _read(self, namespace: str, query: PodQuery) -> PodObservation:
         what = Selection(PODS, namespace, label_selector=query.selector)
-        pager = Pager(self._client, what, size=PAGE_PODS)
         found: dict[str, PodsOnNode] = {}
-        count, continue_ = 0, ""
-        while True:
-            page = await pager.page(continue_)
+        count = 0
+        async for page in Pager(self._client, what, size=PAGE_PODS).pages():
             for raw in page.items:
                 count += 1
                 if isinstance(raw, Unreadable):
@@ -109,8 +107,7 @@ class PodChecks:
             if count > PODS_LIMIT:
                 words = f"check.pods selects more than {PODS_LIMIT} pods of the namespace"
                 return PodObservation(query, error=words)
-            if not (continue_ := page.continue_):
-                return PodObservation(query, found)
+        return PodObservation(query, found)
 
 
 def _count_pod(raw: Mapping[str, Any], query: PodQuery, found: dict[str, PodsOnNode]) -> None:

@@ -16,6 +16,7 @@ from daemonset_job.kube.client.errors import KubeError, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.paging import list_objects
 from kubectl_dsjob.proposals import CLUSTER, at_job
 from kubectl_dsjob.run_view import RunView, group_runs, view_run
 
@@ -42,13 +43,8 @@ async def find_job(client: KubeClient, namespace: str, name: str) -> Job | None:
 async def read_reports(client: KubeClient, namespace: str, selector: str) -> list[JobReport]:
     """Return the reports with these labels, all shards."""
     what = Selection(JOB_REPORTS, namespace, selector)
-    found: list[JobReport] = []
-    token: str | None = None
-    while token is None or token:
-        page = await client.page(what, limit=_REPORTS_PER_PAGE, continue_=token or None)
-        found += [parse_report(raw) for raw in page.items if isinstance(raw, dict)]
-        token = page.continue_
-    return found
+    raws = list_objects(client, what, page_size=_REPORTS_PER_PAGE)
+    return [parse_report(raw) async for raw in raws]
 
 
 async def read_run(client: KubeClient, namespace: str, name: str, uid: str = "") -> RunView | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.owners import controller_uid
@@ -19,9 +19,8 @@ from daemonset_job.kube.client.resource import DAEMON_SETS, PODS
 from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.paging import list_objects
 from kubectl_dsjob.run_view import NAME_LIMIT, RunView
-
-_PODS_PER_PAGE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +71,17 @@ async def read_pods(client: KubeClient, view: RunView) -> dict[str, Pod]:
     selector = f"{names.LABEL_JOB_UID}={view.uid}"
     what = Selection(PODS, view.namespace, selector)
     found: dict[str, Pod] = {}
-    token: str | None = None
-    while token is None or token:
-        page = await client.page(what, limit=_PODS_PER_PAGE, continue_=token or None)
-        for pod in _pods(page.items):
-            if pod.owner_uid != meta["uid"] or not pod.node_name:
-                continue
-            known = found.get(pod.node_name)
-            if known is None or _rank(pod) > _rank(known):
-                found[pod.node_name] = pod
-        token = page.continue_
+    async for raw in list_objects(client, what):
+        try:
+            pod = parse_pod(raw)
+        except (KeyError, ValueError):
+            continue
+        if pod.owner_uid != meta["uid"] or not pod.node_name:
+            continue
+        known = found.get(pod.node_name)
+        if known is None or _rank(pod) > _rank(known):
+            found[pod.node_name] = pod
     return found
-
-
-def _pods(items: Iterable[object]) -> Iterable[Pod]:
-    for raw in items:
-        if isinstance(raw, dict):
-            try:
-                yield parse_pod(raw)
-            except (KeyError, ValueError):
-                continue
 
 
 def _rank(pod: Pod) -> tuple[bool, bool, str]:

@@ -79,12 +79,8 @@ class ExclusiveNodes:
         """Yield the pods with the key. Any user of the namespaces may label pods, of any size."""
         selector = f"{names.LABEL_EXCLUSIVE}={job.spec.exclusive}"
         for namespace in self._writer.caches.key_namespaces(job.namespace, job.spec.exclusive):
-            pager = Pager(self._writer.client, Selection(PODS, namespace, selector))
-            continue_ = ""
-            while True:
-                page = await pager.page(continue_)
+            what = Selection(PODS, namespace, selector)
+            async for page in Pager(self._writer.client, what).pages():
                 for raw in page.items:
                     if not isinstance(raw, Unreadable):
                         yield parse_pod(raw)
-                if not (continue_ := page.continue_):
-                    break

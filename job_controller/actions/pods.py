@@ -97,18 +97,14 @@ class PodActions:
         The cache of pods can be behind the cache of DaemonSets, so that it lacks a pod.
         """
         selector = f"{names.LABEL_JOB_UID}={job.uid}"
-        pager = Pager(self._writer.client, Selection(PODS, job.namespace, selector))
-        continue_ = ""
-        while True:
-            page = await pager.page(continue_)
+        what = Selection(PODS, job.namespace, selector)
+        async for page in Pager(self._writer.client, what).pages():
             for raw in page.items:
                 if isinstance(raw, Unreadable):
                     raise Conflict(f"pod {raw.name} cannot be read, and may start")
                 pod = parse_pod(raw)
                 if pod.daemon_set == job.daemon_set_name and not pod.is_gated:
                     raise Conflict(f"pod {pod.name} of the run may start")
-            if not (continue_ := page.continue_):
-                return
 
     async def _read_reports(self, job: Job) -> list[JobReport]:
         """Return the reports of the run, read from the server."""

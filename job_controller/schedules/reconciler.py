@@ -124,14 +124,10 @@ class ScheduleReconciler:
 
     async def _list(self, what: Selection) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the objects, in pages of which none takes much memory: each may have 1.5 MiB."""
-        pager, continue_ = Pager(self._client, what), ""
-        while True:
-            page = await pager.page(continue_)
+        async for page in Pager(self._client, what).pages():
             for raw in page.items:
                 if isinstance(raw, dict):
                     yield raw
-            if not (continue_ := page.continue_):
-                return
 
     async def _find_success(self, scheduled: ScheduledJob, name: str) -> datetime | None:
         """Return when the run of a deleted Job succeeded, by its report; None if it did not."""

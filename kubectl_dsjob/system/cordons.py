@@ -14,10 +14,10 @@ from daemonset_job.kube.client.resource import NODES
 from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.paging import list_objects
 from kubectl_dsjob.proposals import CLUSTER
 
 _POLL_SECONDS: Final = 0.5
-_PAGE: Final = 500
 _NAMES_LIMIT: Final = 160
 LIFT: Final = (
     f"`kubectl uncordon NODE{CLUSTER}` and `kubectl annotate node NODE{CLUSTER} "
@@ -39,17 +39,11 @@ async def list_cordoned(client: KubeClient) -> list[str]:
     """Return the names of the nodes that have the mark of a cordon by a Job."""
     what = Selection(NODES, metadata_only=True)
     found: list[str] = []
-    token: str | None = None
-    while token is None or token:
-        page = await client.page(what, limit=_PAGE, continue_=token or None)
-        for raw in page.items:
-            if not isinstance(raw, dict):
-                continue
-            metadata = raw["metadata"]
-            mark = (metadata.get("annotations") or {}).get(names.ANNOTATION_CORDONED_BY) or ""
-            if parse_mark(mark) is not None:
-                found.append(metadata["name"])
-        token = page.continue_
+    async for raw in list_objects(client, what):
+        metadata = raw["metadata"]
+        mark = (metadata.get("annotations") or {}).get(names.ANNOTATION_CORDONED_BY) or ""
+        if parse_mark(mark) is not None:
+            found.append(metadata["name"])
     return found
 
 

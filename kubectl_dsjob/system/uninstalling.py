@@ -25,6 +25,7 @@ from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.edge import Answer, say
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.paging import list_objects
 from kubectl_dsjob.system import cordons
 from kubectl_dsjob.system.installed import CONTROLLER, LABELS, find_namespace, with_admin_rights
 from kubectl_dsjob.system.kustomize import Manifest
@@ -33,7 +34,6 @@ from kubectl_dsjob.system.resources import CRDS, DEPLOYMENTS, resource_of, title
 from kubectl_dsjob.target import Target
 
 _POLL_SECONDS: Final = 0.5
-_PAGE: Final = 500
 _SHOWN: Final = 5
 
 
@@ -225,16 +225,10 @@ async def _list(
 ) -> list[dict[str, Any]]:
     """Return the metadata of all objects; none if the cluster does not know the type."""
     what = Selection(resource, None, labels, metadata_only=True)
-    found: list[dict[str, Any]] = []
-    token: str | None = None
     try:
-        while token is None or token:
-            page = await client.page(what, limit=_PAGE, continue_=token or None)
-            found += [each for each in page.items if isinstance(each, dict)]
-            token = page.continue_
+        return [each async for each in list_objects(client, what)]
     except NotFound:
         return []
-    return found
 
 
 def _has_jobs(schedules: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]) -> CliError:

@@ -1,5 +1,6 @@
 """The pages of a list, as large as they may be, and without what cannot be read."""
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from daemonset_job.kube.client.answers import MALFORMED_ANSWER, Page
@@ -60,6 +61,15 @@ class Pager:
     async def list_all(self) -> Page:
         """Return everything in one answer; raises Unavailable if that is too much."""
         return await self._request_page(None, "", limit_bytes=self._whole_limit_bytes)
+
+    async def pages(self) -> AsyncIterator[Page]:
+        """Yield all pages, one after the other."""
+        continue_ = ""
+        while True:
+            page = await self.page(continue_)
+            yield page
+            if not (continue_ := page.continue_):
+                return
 
     async def page(self, continue_: str) -> Page:
         """Return the page that begins at `continue_`, "" for the first.

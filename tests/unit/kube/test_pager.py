@@ -35,6 +35,17 @@ async def read_pages(resource, object_bytes, count=8):
     return server
 
 
+async def test_all_pages_are_read_one_after_the_other():
+    answers = {None: Page([{}], "1", "two", 1), "two": Page([{}, {}], "1", "", 1)}
+
+    class Pages:
+        async def page(self, _what, *, continue_, **_):
+            return answers[continue_]
+
+    pages = Pager(Pages(), Selection(PODS)).pages()
+    assert [len(page.items) async for page in pages] == [1, 2]
+
+
 async def test_pages_of_reports_grow_to_four_mebibytes():
     assert (await read_pages(JOB_REPORTS, 1024)).asked == [16, 32, 64, 128, 256, 500, 500, 500]
     large = await read_pages(JOB_REPORTS, 480 * 1024)
