@@ -385,15 +385,20 @@ async def test_a_node_that_is_deleted_while_it_is_drained_holds_nothing_up(serve
         assert is_cordoned(server, "b")
 
 
-async def test_a_drain_goes_on_after_a_controller_was_away_for_longer_than_its_timeout(
-    server, cluster
-):
+async def leave_during_a_drain(server, cluster):
+    """Have a controller begin a drain that a budget blocks, and be away beyond its time-out."""
     put_pod(server)
     server.fail_next("POST", EVICTION, 429, 1, message=BUDGET)
     async with running(server):
         cluster.apply(**DRAIN)
         await until(lambda: record(server).get("reason") == "DrainBlocked")
     await asyncio.sleep(600)
+
+
+async def test_a_drain_goes_on_after_a_controller_was_away_for_longer_than_its_timeout(
+    server, cluster
+):
+    await leave_during_a_drain(server, cluster)
     async with running(server):
         await until(lambda: is_started(cluster))
     assert len(evictions(cluster)) == 2
@@ -402,12 +407,7 @@ async def test_a_drain_goes_on_after_a_controller_was_away_for_longer_than_its_t
 async def test_a_list_that_fails_at_the_return_of_the_controller_is_no_failure_of_the_drain(
     server, cluster
 ):
-    put_pod(server)
-    server.fail_next("POST", EVICTION, 429, 1, message=BUDGET)
-    async with running(server):
-        cluster.apply(**DRAIN)
-        await until(lambda: record(server).get("reason") == "DrainBlocked")
-    await asyncio.sleep(600)
+    await leave_during_a_drain(server, cluster)
     server.fail_next("GET", "fieldSelector=spec.nodeName", 500, 5)
     async with running(server):
         await until(lambda: is_started(cluster))

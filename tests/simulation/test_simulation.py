@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from job_controller.core.state import counting as tally
-from tests.simulation import holds, zones
+from tests.simulation import corrections, holds, zones
 from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import DECIDE, MUTANTS, deletes_without_version
 from tests.simulation.oracle import INVARIANTS
@@ -24,6 +24,14 @@ SCHEDULES = 2000
 HELD = range(holds.FIRST_SEED, holds.FIRST_SEED + 400)
 # Those with limits of zones.
 ZONED = range(zones.FIRST_SEED, zones.FIRST_SEED + 100)
+# Those with a Job that a user suspends, corrects and resumes.
+CORRECTED = range(corrections.FIRST_SEED, corrections.FIRST_SEED + 60)
+RANGES = {
+    "plain": range(SCHEDULES),
+    "holds": HELD,
+    "zones": ZONED,
+    "corrections": CORRECTED,
+}
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.
 FOUND = (
@@ -121,31 +129,22 @@ RARE = {
 }
 
 
-def test_invariants_hold_in_every_schedule():
+@pytest.mark.parametrize("seeds", RANGES.values(), ids=RANGES)
+def test_invariants_hold_in_every_schedule(seeds):
     findings = Findings()
-    for found in run_many(range(SCHEDULES), workers=os.cpu_count(), keeps_going=True):
+    for found in run_many(seeds, workers=os.cpu_count(), keeps_going=True):
         findings.add(found)
-    assert findings.count == SCHEDULES
-    seeds = findings.failures
-    assert not seeds, f"{findings.kinds}, see python -m tests.simulation --seed {seeds[0]}"
+    assert findings.count == len(seeds)
+    failing = findings.failures
+    assert not failing, f"{findings.kinds}, see python -m tests.simulation --seed {failing[0]}"
 
 
-def test_invariants_hold_in_every_schedule_with_holds():
-    findings = Findings()
-    for found in run_many(HELD, workers=os.cpu_count(), keeps_going=True):
-        findings.add(found)
-    assert findings.count == len(HELD)
-    seeds = findings.failures
-    assert not seeds, f"{findings.kinds}, see python -m tests.simulation --seed {seeds[0]}"
-
-
-def test_invariants_hold_in_every_schedule_with_zones():
-    findings = Findings()
-    for found in run_many(ZONED, workers=os.cpu_count(), keeps_going=True):
-        findings.add(found)
-    assert findings.count == len(ZONED)
-    seeds = findings.failures
-    assert not seeds, f"{findings.kinds}, see python -m tests.simulation --seed {seeds[0]}"
+def test_starts_are_taken_back_in_many_of_them_and_stay_in_others():
+    counts = Counter()
+    for schedule in map(generate_schedule, CORRECTED):
+        simulate(schedule, look=lambda world: counts.update([world.oracle.corrections.count > 0]))
+    assert counts[True] >= 10, counts
+    assert counts[False] >= 10, counts
 
 
 def test_zones_are_of_several_nodes_and_some_change():

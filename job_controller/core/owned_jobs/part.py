@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from daemonset_job.api.job import Job
 from job_controller.core.desired.owned_job import owned_name
@@ -37,7 +37,7 @@ def describe_refusal(snapshot: Snapshot) -> str:
 
 
 def part_actions(
-    snapshot: Snapshot, parts: Iterable[Part], *, may_create: bool
+    snapshot: Snapshot, parts: Collection[Part], *, may_create: bool
 ) -> list[OwnedJobAction]:
     """Return what to do so that these parts exist and no others.
 
@@ -50,7 +50,7 @@ def part_actions(
         for job in snapshot.owned_jobs
         if (purpose_of(job) or job.name in needed)
         and not job.is_terminating
-        and not (job.name in needed and is_part(job, snapshot.job, needed[job.name]))
+        and not any(is_part(job, snapshot.job, part) for part in parts)
     ]
     taken = {job.name for job in snapshot.owned_jobs}
     if may_create:
