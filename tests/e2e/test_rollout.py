@@ -81,7 +81,12 @@ def test_a_canary_by_label_waits_for_approval_and_a_promotion_ends_the_soak(
         eventually(
             lambda: cluster.status(namespace, "steps")["rollout"]["soakStartedAt"], 60, "it soaks"
         )
-        assert cluster.condition(namespace, "steps", "Progressing")["reason"] == "RolloutSoaking"
+
+        def reason():
+            return cluster.condition(namespace, "steps", "Progressing")["reason"]
+
+        # The start of the soak is on record first, and the next reconcile tells of it.
+        eventually(lambda: reason() == "RolloutSoaking", 10, "the condition says so")
         annotate(cluster, namespace, "steps", "promote", "all")
         wait_condition(cluster, namespace, "steps", "Complete")
     records = cluster.report(namespace, "steps")["status"]["nodeStates"]
