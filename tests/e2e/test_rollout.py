@@ -85,7 +85,7 @@ def test_a_canary_by_label_waits_for_approval_and_a_promotion_ends_the_soak(
         def reason():
             return cluster.condition(namespace, "steps", "Progressing")["reason"]
 
-        # The start of the soak is on record first, and the next reconcile tells of it.
+        # The start of the soak is on record first, and the next reconcile shows it.
         eventually(lambda: reason() == "RolloutSoaking", 10, "the condition says so")
         annotate(cluster, namespace, "steps", "promote", "all")
         wait_condition(cluster, namespace, "steps", "Complete")
