@@ -56,9 +56,10 @@ class Shell:
         mark = f"end-{secrets.token_hex(8)}"
         # The variables that a page cannot know are set again: `devcluster env` sets KUBECONFIG.
         sets = "".join(f"export {name}='{value}'\n" for name, value in self._kept().items())
-        # With `set -e` the shell ends at an error; the trap still prints the mark.
-        guard = f"trap 'printf \"\\n{mark} %s\\n\" $?' EXIT; set -e" if stops_at_error else ":"
-        release = "trap - EXIT; set +e" if stops_at_error else ":"
+        # With `set -e` the shell ends at an error; the trap still prints the mark. With `set -u` a
+        # variable that only a task has is an error, instead of a path under `/`.
+        guard = f"trap 'printf \"\\n{mark} %s\\n\" $?' EXIT; set -eu" if stops_at_error else ":"
+        release = "trap - EXIT; set +eu" if stops_at_error else ":"
         script = (
             f"{sets}{guard}\n{{ {command}\n}} </dev/null\nprintf '\\n{mark} %s\\n' $?\n{release}\n"
         )

@@ -37,6 +37,13 @@ def test_the_kubeconfig_stays_that_of_the_test(shell):
     assert shell.run("echo $KUBECONFIG") == (0, "/the/kubeconfig\n")
 
 
+def test_a_block_with_a_variable_that_is_not_set_writes_nowhere(shell, tmp_path):
+    code, printed = shell.run(f'mkdir {tmp_path}"$MISSING/made"', stops_at_error=True)
+    assert code != 0
+    assert "MISSING" in printed
+    assert not (tmp_path / "made").exists()
+
+
 def test_a_block_ends_at_its_first_failure(shell):
     assert shell.run("echo a; false; echo b", stops_at_error=True) == (1, "a\n")
 
