@@ -66,6 +66,7 @@ class Corrections:
             return
         self.count += 1
         self._open.add(uid)
+        self._oracle.started_nodes.start_taken_back(uid)
         if runs := self._began.get(uid):
             nodes = sorted({run.machine.name for run in runs})
             self._violate(uid, f"a start is taken back, and {nodes} have begun")

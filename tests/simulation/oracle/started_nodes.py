@@ -4,7 +4,8 @@ A node that has begun stays desired when a condition of its own keeps pods off i
 sees everything late cannot know of a task whose pod went at once. So a node counts from the moment
 that its start is on record, and at the latest KNOWN_SECONDS after the start of its task. The latter
 holds only if the controller was not disturbed within that time. A node that is only recorded as
-unreachable, or failed before its task has started, counts as long as that is on record.
+unreachable, or failed before its task has started, counts as long as that is on record. So does
+one with an attempt on record that was none: its pod was to be deleted for a correction.
 
 For policy Continuous, a start of an earlier revision counts only once the ledger has had the node.
 """
@@ -70,14 +71,21 @@ class StartedNodes:
         self.entered |= {(job_uid, e["nodeUID"]) for e in (report.get("evidence") or {}).values()}
         for record in records.values():
             key = (job_uid, record.get("uid"))
-            if record.get("attempts"):
+            attempts = record.get("attempts")
+            if attempts and key in self.started:
                 self.known.setdefault(key, now)
-            elif record.get("state") in {"Active", "Unreachable", "Failed"}:
+            elif attempts or record.get("state") in {"Active", "Unreachable", "Failed"}:
                 now_recorded.add(key)
                 self.recorded.setdefault(key, (now, where))
         for key, (_, found) in list(self.recorded.items()):
             if key[0] == job_uid and found == where and key not in now_recorded:
                 del self.recorded[key]
+
+    def start_taken_back(self, job_uid: str) -> None:
+        """Forget the records of a run whose start is taken back: it has begun nowhere."""
+        for found in (self.known, self.recorded):
+            for key in [key for key in found if key[0] == job_uid]:
+                del found[key]
 
     def until(self, job_uid: str, moment: float) -> frozenset[str]:
         """Return the UIDs of the nodes that had begun a Job's work before a moment."""
