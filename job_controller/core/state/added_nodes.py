@@ -6,20 +6,28 @@ crash in between loses nothing. Once the DaemonSet has the new selection, only t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.daemon_set import pod_spec_of
+from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.node import Node
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import untolerated
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.plan import RefusedWrite
+from job_controller.core.state.absence import node_has_begun
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 
 def adds_nodes(snapshot: Snapshot) -> bool:
     """Return whether the Job's newest `spec.nodes` adds a node; False once that is applied.
 
-    A node that completed or failed in this run is not added: it is done. A selection with too many
+    A node that completed or failed in this run is not added: it is done. One that has begun is, also
+    if its own condition keeps its pod off at the moment: it stays desired. A selection with too many
     terms may add any node, and the status says what is wrong with it. Without a DaemonSet only a
     change of the spec that is not in the status yet can add one. A refusal of the DaemonSet adds
     none: the run was opened before the DaemonSet was applied.
@@ -37,21 +45,26 @@ def adds_nodes(snapshot: Snapshot) -> bool:
     template = build_pod_template(job, gated=True, settings=snapshot.settings)
     spec = pod_spec_of({"template": template})
     affinity = NodeAffinity(spec)
-    ended = _ended_nodes(snapshot)
+    ledger, records = merge_evidence(snapshot), merge_records(snapshot)
+    ended = _ended_nodes(ledger, records)
     return any(
         node.uid not in ended
-        and not untolerated(node.taints, spec)
+        and _is_wanted(node, spec, records.get(name))
         and affinity.matches(name, node.labels)
         for name, node in snapshot.nodes.items()
     )
 
 
-def _ended_nodes(snapshot: Snapshot) -> set[str]:
+def _is_wanted(node: Node, spec: Mapping[str, Any], record: NodeRecord | None) -> bool:
+    """Return whether the node takes its pod, or has begun and only its condition keeps it off."""
+    taints = untolerated(node.taints, spec)
+    if not taints:
+        return True
+    return all(taint.is_condition for taint in taints) and node_has_begun(node, None, record)
+
+
+def _ended_nodes(ledger: Mapping[str, Evidence], records: Mapping[str, NodeRecord]) -> set[str]:
     """Return the UIDs of the nodes that completed or failed in this run."""
-    completed = {
-        evidence.node_uid for evidence in merge_evidence(snapshot).values() if evidence.is_completed
-    }
+    completed = {evidence.node_uid for evidence in ledger.values() if evidence.is_completed}
     final = {NodeState.COMPLETED, NodeState.FAILED}
-    return completed | {
-        record.uid for record in merge_records(snapshot).values() if record.state in final
-    }
+    return completed | {record.uid for record in records.values() if record.state in final}
