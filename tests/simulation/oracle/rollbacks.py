@@ -25,6 +25,7 @@ INVARIANTS = (
         seed=200,
         excuses={
             "away": "The node was away when the rollback ended, or a moment before.",
+            "unrecorded": "The pod was gone before a controller recorded that its task had started.",
             "lost": "A pod ended before its task started, and its kubelet says, as of a task that "
             "it cannot find any more: ContainerStatusUnknown.",
             "killed late": "A pod is deleted by force, and its kubelet is about to kill its task.",
@@ -111,6 +112,9 @@ class Rollbacks:
             away = max(self._away.get(node_uid, -1e9), up_since or -1e9)
             if not machine.is_up or now - away < THERE_SECONDS:
                 self._oracle.excuse("rollback", "away")
+                continue
+            if (uid, node_uid) not in self._oracle.started_nodes.known:
+                self._oracle.excuse("rollback", "unrecorded")
                 continue
             words = f"{node['metadata']['name']} started the task and is not rolled back"
             self._oracle.violate("rollback", words)
