@@ -16,10 +16,10 @@ from daemonset_job.api.times import add_seconds
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.added_nodes import adds_nodes
 from job_controller.core.state.failure_budget import count_failures
+from job_controller.core.state.joined_nodes import find_failed_without_pod, has_joined
 from job_controller.core.state.node_changes import has_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.node_pods import is_older_than_node
-from job_controller.core.state.snapshot import Snapshot, find_unrecorded, merge_records
+from job_controller.core.state.snapshot import Snapshot, find_unrecorded
 from job_controller.core.state.success_policy import find_sufficiency
 from job_controller.core.text.sanitize import single_line
 
@@ -112,7 +112,8 @@ def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:
     """Return the state of a run that never ends: whether all present nodes are done.
 
     Nodes never fail it: whatever becomes of some, others and those that join are served. A count
-    that is inexact for a moment, as while a pod is created again, takes nothing back.
+    that is inexact for a moment, as while a pod is created again, takes nothing back. A node that
+    is due and lacks its pod does.
     """
     job = snapshot.job
     is_known = counts.desired_is_known and counts.nodes_spec_is_applied
@@ -131,15 +132,9 @@ def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:
         return RunState(RunOutcome.IN_PROGRESS)
     is_due = counts.names(NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE)
     # The end that is on record says nothing of a newer revision.
-    if is_due or job.has_new_revision or _has_joined(snapshot, counts):
+    if is_due or job.has_new_revision or has_joined(snapshot, counts):
         return RunState(RunOutcome.IN_PROGRESS)
     return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
-
-
-def _has_joined(snapshot: Snapshot, counts: NodeCounts) -> bool:
-    """Return whether the only pod of a node seems to be of a former one, and is to be replaced."""
-    nodes = ((snapshot.nodes.get(pod.node_name), pod) for pod in counts.surplus_pods)
-    return any(node is not None and is_older_than_node(pod, node) for node, pod in nodes)
 
 
 def find_excess_failures(job: Job, counts: NodeCounts) -> int | None:
@@ -181,13 +176,8 @@ def _keep_pause(snapshot: Snapshot, counts: NodeCounts) -> RunState | None:
         return None
     if job.spec.failure_policy.action != FailureAction.PAUSE:
         return None
-    for name, record in merge_records(snapshot).items():
-        node = snapshot.nodes.get(name)
-        is_counted = name in counts.nodes or name in counts.absent
-        if node is None or is_counted or record.uid != node.uid:
-            continue
-        if record.has_failed(job.retry_request):
-            return RunState(RunOutcome.PAUSED, condition.reason, condition.message)
+    if any(find_failed_without_pod(snapshot, counts)):
+        return RunState(RunOutcome.PAUSED, condition.reason, condition.message)
     return None
 
 

@@ -20,6 +20,7 @@ from job_controller.core.plan import (
 )
 from tests.unit.builders import (
     NOW,
+    SampleCluster,
     done,
     gated_pod,
     make_node,
@@ -54,6 +55,52 @@ def test_an_inexact_count_takes_nothing_back() -> None:
     cluster.pods = cluster.pods[:1]
     run(cluster)
     assert conditions(cluster)["Complete"] == ("True", "AllNodesCompleted")
+
+
+def joined(*, failed: bool = False) -> SampleCluster:
+    """Return a complete Job; node c joins, is counted, and its pod is refused."""
+    cluster = standing("a", "b", completed=("a",) if failed else ("a", "b"))
+    if failed:
+        change(cluster, failure_policy=FailurePolicy(FailureAction.FAIL_FAST, 1))
+        cluster.pods[1] = replace(failing("b"), revision=cluster.job.revision)
+    run(cluster)
+    assert conditions(cluster)["Complete"][0] == "True"
+    cluster.nodes["c"] = make_node("c")
+    cluster.failed_create_message = "exceeded quota"
+    return cluster
+
+
+def test_a_node_that_joins_and_whose_pod_is_refused_is_due() -> None:
+    """Found by the simulation, seed 2000000430."""
+    cluster = joined()
+    cluster.desired = 2
+    run(cluster)
+    assert conditions(cluster)["Complete"][0] == "True", "not counted yet"
+    cluster.desired = 3
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+    assert conditions(cluster)["Progressing"] == ("False", "FailedCreate")
+    assert cluster.job.status.to_raw()["nodes"]["waiting"] == 1
+    assert cluster.report_status is not None
+    assert cluster.report_status["phase"] != "Succeeded"
+
+
+def test_a_count_that_is_older_than_the_deletion_of_a_node_takes_nothing_back() -> None:
+    cluster = joined()
+    del cluster.nodes["c"]
+    cluster.desired = 3
+    run(cluster)
+    assert conditions(cluster)["Complete"][0] == "True"
+
+
+def test_a_failed_node_whose_pod_is_replaced_is_not_due_and_hides_no_node_that_is() -> None:
+    cluster = joined(failed=True)
+    cluster.desired, cluster.pods = 2, cluster.pods[:1]
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("True", "CompletedWithinFailureLimit")
+    cluster.desired = 3
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
 
 
 def test_an_inexact_count_keeps_no_completion_of_an_older_revision() -> None:
