@@ -284,6 +284,8 @@ class Caches(SharedInformers):
             if new is None:
                 self._debouncer.forget((job.namespace, job.name))
                 self.whole_reports.release(job.uid)
+            if new is None or new.status.start_time is None:
+                # Of a start that was taken back nothing counts, also in a program on standby.
                 self.ended_pods.forget(job.uid)
             self._wake((job.namespace, job.name), 0.0)
             self._wake_jobs_after(job.namespace, job.name)

@@ -48,7 +48,9 @@ class SightingStore:
         failed = frozenset(
             name for name, record in records.items() if record.state == NodeState.FAILED
         )
-        before = before if uid == job.uid else {}
+        # What another start of the Job had to wait for is over, see `taken_back_start`.
+        is_same_start = uid == job.uid and job.status.start_time is not None
+        before = before if is_same_start else {}
         tainted = find_tainted(snapshot, pods)
         observed = ObservedObjects(
             pods,

@@ -354,6 +354,18 @@ def test_a_pod_of_something_else_says_nothing_of_the_run(cluster, changes):
     assert noted.caches.ended_pods.of(cluster.job) == NO_ENDED_PODS
 
 
+def test_a_program_on_standby_forgets_the_pods_of_a_start_that_is_taken_back(cluster):
+    """It decides nothing meanwhile, so it never asks for them."""
+    pod = make_pod("a", job_uid=cluster.job.uid, daemon_set="sample-daemonset-job")
+    noted = NotedCaches(cluster.job)
+    noted.caches._pod_changed(pod, None)
+    assert noted.caches.ended_pods.of(cluster.job) == EndedPods(ran_on="a")
+    waiting = replace(cluster.job, status=replace(cluster.job.status, start_time=None))
+    noted.caches._job_changed(cluster.job, waiting)
+    noted.caches._job_changed(waiting, cluster.job)
+    assert noted.caches.ended_pods.of(cluster.job) == NO_ENDED_PODS
+
+
 def test_jobs_that_are_waited_for_are_not_unpacked(monkeypatch):
     """Other users own them: a reconcile looks at up to 100, each with a spec of up to 1.5 MiB."""
     chain = [
