@@ -239,6 +239,10 @@ class FailedReason(Reason):
         "A person ended the run with the rollback annotation; no retry revives it.",
     )
     RETRYING = "Retrying", "Failed nodes are being retried."
+    START_TAKEN_BACK = (
+        "StartTakenBack",
+        "The run had failed, no task had begun, and its start was taken back to be corrected.",
+    )
 
 
 class RolledBackReason(Reason):
@@ -358,6 +362,10 @@ class HistoryReason(Reason):
     PROMOTED = "Promoted", "A person let the rollout go on without soaks and approvals."
     NODES_ADDED = "NodesAdded", "A change of `spec.nodes` opened a completed run again."
     FAILED = "Failed", "The run failed."
+    START_TAKEN_BACK = (
+        "StartTakenBack",
+        "An earlier start failed before any task had begun, and was taken back to be corrected.",
+    )
     COMPLETED = "Completed", "The run succeeded."
     CANCELLED = "Cancelled", "The Job was deleted before the run had ended."
     DAEMON_SET_ALTERED = "DaemonSetAltered", "Another client changed the spec of the DaemonSet."

@@ -10,20 +10,18 @@ if that last status is missed, as in a crash, the run counts as begun, and stays
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from daemonset_job.api import report as reports_api
-from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import EventReason
 from daemonset_job.api.rollback import is_rollback_requested
-from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
+from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
 from job_controller.core.desired.part import purpose_of
 from job_controller.core.job_actions import DeleteJob
 from job_controller.core.plan import (
@@ -42,14 +40,13 @@ from job_controller.core.plan import (
 from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.suspension import is_taken_back
 from job_controller.core.render.taken_back import (
-    NAMES_LIMIT,
     leftovers_status,
     taken_back_status,
     waiting_status,
 )
-from job_controller.core.state.absence import has_begun
+from job_controller.core.state.begun import find_begun
 from job_controller.core.state.cordons import mark_of
-from job_controller.core.state.ended_pods import is_marked, mark
+from job_controller.core.state.ended_pods import has_failed_unstarted, is_marked, mark
 from job_controller.core.state.snapshot import Snapshot
 
 _WHY: Final = "the start of the run is taken back"
@@ -103,14 +100,16 @@ def may_be_taken_back(job: Job) -> bool:
 
     A person asks for it by `spec.suspend`; a stop of all Jobs is no request to correct this one.
     Of policy Continuous all can be changed in any case. A Job that another one owns is a part of
-    that one's run. A run that has ended has its result on record.
+    that one's run. A run that has succeeded has its result on record, and one that a person has
+    ended is over. One that has failed may have done so because it could not start.
     """
     if not job.spec.suspend or job.spec.is_continuous or job.owner_uid:
         return False
-    if job.requests.abort or job.status.rollback is not None or is_rollback_requested(job):
+    if job.requests.abort or job.is_aborted:
         return False
-    has_ended = job.is_true(ConditionType.COMPLETE) or job.is_true(ConditionType.FAILED)
-    return not has_ended and job.status.phase not in FINAL_PHASES
+    if job.status.rollback is not None or is_rollback_requested(job):
+        return False
+    return not job.is_true(ConditionType.COMPLETE) and job.status.phase != Phase.SUCCEEDED
 
 
 def find_uncorrectable(snapshot: Snapshot) -> str:
@@ -118,49 +117,23 @@ def find_uncorrectable(snapshot: Snapshot) -> str:
     return find_begun(snapshot) if may_be_taken_back(snapshot.job) else ""
 
 
-def find_begun(snapshot: Snapshot) -> str:
-    """Return where a task of the run has begun, or may have, in words; "" if none has."""
-    pods = (*snapshot.pods, *snapshot.left_pods)
-    there = {pod.uid for pod in pods}
-    nodes = set(reports_api.merge_evidence(snapshot.reports))
-    nodes |= {
-        name
-        for name, record in reports_api.merge_records(snapshot.reports).items()
-        if _shows_begin(record, there, snapshot.ended_pods.without_start)
-    }
-    nodes |= {pod.node_name or pod.name for pod in pods if pod.has_run}
-    nodes |= {snapshot.ended_pods.ran_on} - {""}
-    return f"a task has begun, or may have, on {fold(nodes, limit=NAMES_LIMIT)}" if nodes else ""
-
-
-def _shows_begin(record: NodeRecord, there: AbstractSet[str], ended: AbstractSet[str]) -> bool:
-    """Return whether a record shows that the task of the node has begun, or may have.
-
-    `there` are the UIDs of the pods, and `ended` those of pods that are gone and did not start.
-    """
-    if record.failures or record.omitted_failures or record.earlier_pods:
-        return True
-    if not is_marked(record):
-        return has_begun(record)
-    # The pod itself shows if it has run, while it is there.
-    return record.pod_uid not in there and record.pod_uid not in ended
-
-
 def _is_ready(snapshot: Snapshot) -> bool:
     """Return whether nothing but pods keeps the start from being taken back."""
     job, ours, first = snapshot.job, snapshot.owned_daemon_set, snapshot.first_report
+    has_failed = job.is_true(ConditionType.FAILED)
     if any(write in snapshot.refusals for write in _NEEDED):
         return False
-    if first is not None and first.status.phase in FINAL_PHASES:
-        return False
+    if first is not None and first.status.phase in FINAL_PHASES and not has_failed:
+        return False  # the Job has yet to say how the run ended
     if ours is not None:
         is_gated = ours.is_gated and ours.is_observed
         is_known = all(not pod.is_scheduled or _has_node(snapshot, pod) for pod in snapshot.pods)
         return is_gated and is_known and first is not None
-    # One that was there is created again first: it shows what is left of its pods.
+    # One that was there is created again first: it shows what is left of its pods. That of a failed
+    # run is not.
     found = snapshot.daemon_set
     is_own = found is not None and found.owner_uid == job.uid
-    return not is_own and job.reported_desired is None
+    return not is_own and (has_failed or job.reported_desired is None)
 
 
 def _has_cordon(snapshot: Snapshot) -> bool:
@@ -174,10 +147,13 @@ def _has_node(snapshot: Snapshot, pod: Pod) -> bool:
 
 
 def _unmarked(snapshot: Snapshot) -> list[Pod]:
-    """Return the pods that may start before they are gone, and of which no record has that."""
-    records = reports_api.merge_records(snapshot.reports)
-    marked = {record.pod_uid for record in records.values() if is_marked(record)}
-    return [pod for pod in snapshot.pods if pod.is_scheduled and pod.uid not in marked]
+    """Return the pods that may start before they are gone, and of which no record has that.
+
+    The record of a node that has failed without a start has the pod in which it did.
+    """
+    records = reports_api.merge_records(snapshot.reports).values()
+    known = {each.pod_uid for each in records if is_marked(each) or has_failed_unstarted(each)}
+    return [pod for pod in snapshot.pods if pod.is_scheduled and pod.uid not in known]
 
 
 def _is_to_be_deleted(pod: Pod) -> bool:

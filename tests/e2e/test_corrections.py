@@ -66,6 +66,33 @@ def test_a_job_whose_pods_a_quota_refuses_is_corrected(cluster, namespace):
     assert cluster.report(namespace, "fixed")["status"]["phase"] == "Succeeded"
 
 
+def test_a_failed_job_of_which_nothing_has_begun_is_corrected(cluster, namespace):
+    """The name of the image is invalid: each node fails at once, and the run with it."""
+    right = make_job("fixed", namespace, suspend=False, **shell("echo done; " + WAIT))
+    cluster.apply(make_job("fixed", namespace, image="localhost/Nope"))
+    eventually(lambda: cluster.condition(namespace, "fixed", "Failed").get("status") == "True")
+    uid = cluster.job(namespace, "fixed")["metadata"]["uid"]
+    report = cluster.report(namespace, "fixed")
+    assert report["status"]["phase"] == "Failed"
+    refused = cluster.run("apply", "-f", "-", stdin=json.dumps(right))
+    assert "set spec.suspend to true first" in refused.stderr, refused.stderr
+
+    patch_spec(cluster, namespace, "fixed", '{"suspend":true}')
+    eventually(lambda: suspended(cluster, namespace, "fixed").get("reason") == REASON)
+    failed = cluster.condition(namespace, "fixed", "Failed")
+    assert (failed["status"], failed["reason"]) == ("False", REASON)
+    cluster.apply(right)
+
+    cluster.wait_gone(namespace, "fixed")
+    report = cluster.report(namespace, "fixed")
+    assert report["spec"]["job"]["uid"] == uid
+    assert report["status"]["phase"] == "Succeeded"
+    nodes = report["status"]["nodeStates"].values()
+    assert {(node["state"], node["attempts"]) for node in nodes} == {("Completed", 1)}
+    (entry,) = [entry for entry in report["status"]["history"] if entry["reason"] == REASON]
+    assert "must be lowercase" in entry["message"], entry
+
+
 def test_a_run_that_has_begun_on_one_node_keeps_what_it_runs(cluster, namespace):
     first = cluster.nodes[0]
     job = make_job("begun", namespace, nodes={"include": [first]}, **shell("echo at work; " + WAIT))

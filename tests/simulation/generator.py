@@ -60,7 +60,9 @@ def generate_schedule(seed: int, *, is_early: bool = False) -> Schedule:
     schedule = with_reboots(schedule, Random(f"{seed}/reboots"))
     schedule = with_rollouts(schedule, Random(f"{seed}/rollouts"))
     if seed >= corrections.FIRST_SEED:
-        return corrections.with_corrections(schedule, Random(f"{seed}/corrections"))
+        is_late = seed >= corrections.LATE_SEED
+        rng = Random(f"{seed}/corrections")
+        return corrections.with_corrections(schedule, rng, is_late=is_late)
     if seed >= zones.FIRST_SEED:
         return zones.with_zones(schedule, Random(f"{seed}/zones"))
     if seed >= holds.FIRST_SEED:

@@ -191,7 +191,7 @@ class PodRun:
             self.world.server.set_status("kubelet", PODS, pod, status)
 
     def pull_fails(self, reason: str) -> None:
-        if "running" in self.state or "terminated" in self.state or self.is_over:
+        if "running" in self.state or "terminated" in self.state or self.is_over or self.is_ending:
             return
         self.world.oracle.failures.allow_failure_of(self)
         self.world.oracle.timeouts.shows(self, BLOCKED)
@@ -380,6 +380,10 @@ class PodRun:
             if code == 0:
                 self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
             self.write(terminated(code, began, stamp), is_final=True)
+            self.machine.call_later(self.machine.lag(0.01, 0.3), self.remove)
+        elif (pod := self.pod()) is not None and self.world.schedule.has_last_statuses:
+            status = final_status(pod, pod.get("status") or {})
+            self.world.server.set_status("kubelet", PODS, pod, status)
             self.machine.call_later(self.machine.lag(0.01, 0.3), self.remove)
         else:
             self.remove()

@@ -143,6 +143,8 @@ class Schedule:
 
     `streams` is the terminator's limit, `shard_nodes` how many nodes a shard of a report holds. The
     clocks of the two API servers are `api_skews` seconds ahead of the programs'.
+    `has_last_statuses`: a kubelet writes the last status of a deleted pod also if nothing of it has
+    started, as since Kubernetes 1.27. Without it, such a pod is gone at once.
     """
 
     seed: int
@@ -153,6 +155,7 @@ class Schedule:
     streams: int = 256
     shard_nodes: int = NODES_PER_SHARD
     api_skews: tuple[float, float] = (0.0, 0.0)
+    has_last_statuses: bool = False
 
     @property
     def quiet_from(self) -> float:

@@ -26,11 +26,14 @@ HELD = range(holds.FIRST_SEED, holds.FIRST_SEED + 400)
 ZONED = range(zones.FIRST_SEED, zones.FIRST_SEED + 100)
 # Those with a Job that a user suspends, corrects and resumes.
 CORRECTED = range(corrections.FIRST_SEED, corrections.FIRST_SEED + 60)
+# And those in which the user does so late, mostly after the run has failed.
+CORRECTED_LATE = range(corrections.LATE_SEED, corrections.LATE_SEED + 60)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
     "zones": ZONED,
     "corrections": CORRECTED,
+    "late corrections": CORRECTED_LATE,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.

@@ -198,7 +198,9 @@ def _conditions(job: Job, found: Findings, now: datetime) -> list[Condition]:
         words = "retrying failed nodes"
         changes.append(Condition(ConditionType.FAILED, False, FailedReason.RETRYING, words))
     is_paused = _is_paused(job, counts, run)
-    if is_paused and job.is_suspended:
+    # A person may have suspended a failed run to correct it.
+    is_uncorrectable = run.outcome == RunOutcome.FAILED and bool(found.begun)
+    if is_uncorrectable or (is_paused and job.is_suspended):
         changes.append(suspended(job, found.begun))
     elif is_paused:
         changes.append(Condition(ConditionType.SUSPENDED, True, run.reason, run.message))

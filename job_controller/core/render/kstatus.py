@@ -25,7 +25,7 @@ IN_PROGRESS: Final = Condition(
 _ENDED: Final = Condition(
     ConditionType.RECONCILING, False, ReconcilingReason.RUN_ENDED, "the run has ended"
 )
-_CONTINUED: Final = Condition(
+CONTINUED: Final = Condition(
     ConditionType.STALLED, False, StalledReason.RUN_CONTINUED, "the failed run is continued"
 )
 
@@ -43,4 +43,4 @@ def kstatus_conditions(job: Job, run: RunState, blocker: Blocker | None) -> Iter
     if run.outcome == RunOutcome.FAILED:
         yield Condition(ConditionType.STALLED, True, StalledReason.RUN_FAILED, run.message)
     elif job.is_true(ConditionType.STALLED):
-        yield _CONTINUED
+        yield CONTINUED

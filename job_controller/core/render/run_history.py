@@ -77,6 +77,7 @@ def _new_entries(
         request = single_line(status.observed_retry, _REQUEST_LIMIT)
         words = f"retry requested: {request}"
         yield HistoryEntry(moment, HistoryReason.RETRY_REQUESTED, words, job.retry_manager)
+    yield from _earlier_failure(before, job)
     is_changed = is_known and status.observed_generation > (before.job_generation or 0)
     client = job.spec_manager if is_changed else ""
     if is_changed:
@@ -86,6 +87,16 @@ def _new_entries(
     yield from _altered_entries(before, job, status, moment)
     yield from _phase_entries(before, job, status, moment, client)
     yield from rollback_entries(before, job, status, moment)
+
+
+def _earlier_failure(before: ReportStatus, job: Job) -> Iterator[HistoryEntry]:
+    """Return how a start failed that was taken back before this one, for a new report."""
+    failed = job.condition(ConditionType.FAILED)
+    if failed is None or failed.reason != FailedReason.START_TAKEN_BACK:
+        return
+    if not any(entry.reason == HistoryReason.START_TAKEN_BACK for entry in before.history):
+        time = failed.last_transition_time
+        yield HistoryEntry(time, HistoryReason.START_TAKEN_BACK, failed.message)
 
 
 def _rollout_entries(

@@ -11,31 +11,36 @@ from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.reasons import ProgressingReason, SuspendedReason
+from daemonset_job.api.reasons import FailedReason, ProgressingReason, SuspendedReason
 from daemonset_job.api.states import ConditionType, Phase
+from daemonset_job.api.times import format_time
 from job_controller.core.render.job_status import UNSTARTED_WORDS, set_conditions
-from job_controller.core.render.kstatus import IN_PROGRESS
+from job_controller.core.render.kstatus import CONTINUED, IN_PROGRESS
 from job_controller.core.render.suspension import TAKEN_BACK
+from job_controller.core.state.begun import NAMES_LIMIT
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
-NAMES_LIMIT: Final = 160
+# Of what the condition `Failed` says once the start of a failed run is taken back.
+_FAILURE_LIMIT: Final = 1000
 
 
 def waiting_status(job: Job, pods: Sequence[Pod], now: datetime) -> JobStatus:
-    """Return the status of a suspended run whose pods are about to go."""
+    """Return the status of a suspended run whose pods are about to go; it may have failed."""
     nodes = fold({pod.node_name or pod.name for pod in pods}, limit=NAMES_LIMIT)
     words = (
         "spec.suspend is true and no task has begun: as soon as the pods on these nodes are gone, "
         f"every field can be changed: {nodes}"
     )
-    changes = [
-        Condition(ConditionType.PROGRESSING, False, ProgressingReason.PAUSED, words),
-        Condition(ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, words),
-        IN_PROGRESS,
-    ]
+    has_failed = job.is_true(ConditionType.FAILED)
+    changes = [Condition(ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, words)]
+    if not has_failed:
+        changes += [
+            Condition(ConditionType.PROGRESSING, False, ProgressingReason.PAUSED, words),
+            IN_PROGRESS,
+        ]
     return replace(
         job.status,
-        phase=Phase.PAUSED,
+        phase=Phase.FAILED if has_failed else Phase.PAUSED,
         observed_generation=job.generation,
         conditions=set_conditions(job, changes, now),
     )
@@ -44,12 +49,14 @@ def waiting_status(job: Job, pods: Sequence[Pod], now: datetime) -> JobStatus:
 def taken_back_status(job: Job, now: datetime) -> JobStatus:
     """Return the status of a suspended Job whose start is taken back, as if it had never started.
 
-    The reason of `Suspended` says that objects of that start may be left.
+    The reason of `Suspended` says that objects of that start may be left. `Failed` says how a start
+    failed that was taken back: the report of the next one has that, too.
     """
     changes = [
         Condition(ConditionType.PROGRESSING, False, ProgressingReason.PAUSED, UNSTARTED_WORDS),
         TAKEN_BACK,
         IN_PROGRESS,
+        *_failure_conditions(job),
     ]
     kept = {change.type for change in changes}
     return JobStatus(
@@ -58,6 +65,20 @@ def taken_back_status(job: Job, now: datetime) -> JobStatus:
         report=job.report_name,
         conditions=tuple(each for each in set_conditions(job, changes, now) if each.type in kept),
     )
+
+
+def _failure_conditions(job: Job) -> list[Condition]:
+    """Return that the run is not failed any more, and how it had failed; none if it never did."""
+    failed = job.condition(ConditionType.FAILED)
+    if failed is None or (not failed.status and failed.reason != FailedReason.START_TAKEN_BACK):
+        return []
+    if failed.status:
+        at = job.status.completion_time or failed.last_transition_time
+        when = f" at {format_time(at)}" if at is not None else ""
+        words = f"a start failed{when} before any task had begun, and was taken back: "
+        words = single_line(f"{words}{failed.message}", _FAILURE_LIMIT)
+        failed = Condition(ConditionType.FAILED, False, FailedReason.START_TAKEN_BACK, words)
+    return [failed, *([CONTINUED] if job.condition(ConditionType.STALLED) is not None else [])]
 
 
 def leftovers_status(job: Job, refused: str, now: datetime) -> JobStatus:

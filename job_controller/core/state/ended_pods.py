@@ -1,7 +1,8 @@
 """Pods of a run that are gone, and the records of those that are deleted to take its start back.
 
 Such a record has its pod as an attempt before the pod is deleted. Whether it was one is known from
-the last status of the pod, if that was seen.
+the last status of the pod, if that was seen. So it is of the pod in which a node failed before its
+task had begun.
 """
 
 from __future__ import annotations
@@ -50,13 +51,26 @@ def is_marked(record: NodeRecord) -> bool:
     return record.reason == NodeReason.POD_TAKEN_BACK
 
 
-def without_known_marks(
+def has_failed_unstarted(record: NodeRecord) -> bool:
+    """Return whether the node has failed, and its task had not begun by then.
+
+    The pod in which it failed can begin it until it is gone. Once it is known to have started
+    nothing, the record has no pod.
+    """
+    return record.state == NodeState.FAILED and not record.attempts and record.started_at is None
+
+
+def without_ended_pods(
     records: Mapping[str, NodeRecord], ended: EndedPods
 ) -> dict[str, NodeRecord]:
-    """Return the records, without the attempts of pods that have ended without a start."""
+    """Return the records, without pods that have ended and have started nothing."""
     return {
-        name: replace(record, reason="", message="", attempts=0, pod_uid="")
-        if is_marked(record) and record.pod_uid in ended.without_start
-        else record
+        name: _without_pod(record) if record.pod_uid in ended.without_start else record
         for name, record in records.items()
     }
+
+
+def _without_pod(record: NodeRecord) -> NodeRecord:
+    if is_marked(record):
+        return replace(record, reason="", message="", attempts=0, pod_uid="")
+    return replace(record, pod_uid="") if has_failed_unstarted(record) else record

@@ -18,7 +18,7 @@ from job_controller.core.plan import RefusedWrite
 from job_controller.core.settings import Settings
 from job_controller.core.sources import SourceAnswer, SourceQuery
 from job_controller.core.state.due_again import CurrentView, view_current
-from job_controller.core.state.ended_pods import NO_ENDED_PODS, EndedPods, without_known_marks
+from job_controller.core.state.ended_pods import NO_ENDED_PODS, EndedPods, without_ended_pods
 from job_controller.core.state.evictions import NodeDrain
 from job_controller.core.state.exclusive import NO_OTHER_USE, OtherUse
 from job_controller.core.state.first_seen import Sightings
@@ -130,7 +130,7 @@ def merge_records(snapshot: Snapshot) -> dict[str, NodeRecord]:
         return dict(snapshot.view.records)
     records = report.merge_records(snapshot.reports)
     ended = snapshot.ended_pods
-    return without_known_marks(records, ended) if ended.without_start else records
+    return without_ended_pods(records, ended) if ended.without_start else records
 
 
 def find_tried(snapshot: Snapshot) -> dict[str, str]:

@@ -23,7 +23,8 @@ def status_faults(old: Raw, new: Raw, now: str) -> list[str]:
     before, after = old.get("status") or {}, new.get("status") or {}
     if before == after:
         return []
-    faults = list(_condition_faults(old, before, after))
+    is_taken_back = "startTime" not in after and _is(after, "Suspended")
+    faults = list(_condition_faults(old, before, after, may_reopen=is_taken_back))
     is_over = _is(after, "Complete") or _is(after, "Failed")
     if ("completionTime" in after) != is_over:
         faults.append(f"completionTime {after.get('completionTime')} and ended: {is_over}")
@@ -34,7 +35,6 @@ def status_faults(old: Raw, new: Raw, now: str) -> list[str]:
     seen = after.get("observedGeneration", 0)
     if seen > new["metadata"]["generation"] or seen < before.get("observedGeneration", 0):
         faults.append(f"observedGeneration {seen}")
-    is_taken_back = "startTime" not in after and _is(after, "Suspended")
     is_changed = "startTime" in before and before["startTime"] != after.get("startTime")
     if is_changed and not is_taken_back:
         faults.append("startTime changed")
@@ -47,7 +47,7 @@ def status_faults(old: Raw, new: Raw, now: str) -> list[str]:
     return faults
 
 
-def _condition_faults(old_job: Raw, before: Raw, after: Raw) -> Iterator[str]:
+def _condition_faults(old_job: Raw, before: Raw, after: Raw, *, may_reopen: bool) -> Iterator[str]:
     was = {c["type"]: c for c in before.get("conditions") or ()}
     for condition in after.get("conditions") or ():
         old = was.pop(condition["type"], None)
@@ -58,7 +58,7 @@ def _condition_faults(old_job: Raw, before: Raw, after: Raw) -> Iterator[str]:
         if condition["status"] == old["status"]:
             if condition["lastTransitionTime"] != old["lastTransitionTime"]:
                 yield f"lastTransitionTime of {condition['type']} moves without a transition"
-        elif old["type"] == "Failed" and old["status"] == "True":
+        elif old["type"] == "Failed" and old["status"] == "True" and not may_reopen:
             annotations = old_job["metadata"].get("annotations") or {}
             if before.get("observedRetry", "") == next(iter(annotations.values()), ""):
                 yield "Failed is taken back without a retry"

@@ -48,7 +48,8 @@ class Deadlines:
         resumed = is_true(old, "Suspended") and not is_true(new, "Suspended")
         asked = before.get("observedRetry") != after.get("observedRetry")
         failed = is_true(new, "Failed", "DeadlineExceeded")
-        if failed and resumed:
+        # A suspended run that has failed may be resumed as it is.
+        if failed and resumed and not is_true(old, "Failed"):
             self.oracle.violate("deadline", "resumed and failed by its deadline in one write")
         elif failed and asked and is_true(old, "Failed"):
             self.oracle.violate("deadline", "a retry was taken up and nothing was tried again")

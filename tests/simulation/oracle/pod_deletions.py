@@ -92,14 +92,20 @@ def _holds_rollback(world: World, pod: Raw, job_uid: str) -> bool:
 
 def _is_taken_back(world: World, pod: Raw, job_uid: str) -> bool:
     """Return whether the Job is suspended, and the pod is on record as one that may have begun."""
+    job = next((j for j in world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), None)
+    if job is None:
+        return False
     record = node_states(world, job_uid).get(pod["spec"]["meant_for"], {})
+    is_suspended = bool(job["spec"].get("suspend"))
+    if is_suspended and not record.get("attempts") and _has_failed_on_record(world, pod, job_uid):
+        return True
     pods = record.get("reason"), record.get("podUID")
     return pods == ("PodTakenBack", pod["metadata"]["uid"])
 
 
 def _has_failed_on_record(world: World, pod: Raw, job_uid: str) -> bool:
     record = node_states(world, job_uid).get(pod["spec"]["meant_for"], {})
-    return bool(record.get("state") == "Failed" and record["podUID"] == pod["metadata"]["uid"])
+    return (record.get("state"), record.get("podUID")) == ("Failed", pod["metadata"]["uid"])
 
 
 def _has_exited_after_token(world: World, pod: Raw, job_uid: str) -> bool:

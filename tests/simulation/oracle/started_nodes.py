@@ -4,8 +4,8 @@ A node that has begun stays desired when a condition of its own keeps pods off i
 sees everything late cannot know of a task whose pod went at once. So a node counts from the moment
 that its start is on record, and at the latest KNOWN_SECONDS after the start of its task. The latter
 holds only if the controller was not disturbed within that time. A node that is only recorded as
-unreachable, or failed before its task has started, counts as long as that is on record. So does
-one with an attempt on record that was none: its pod was to be deleted for a correction.
+unreachable, or failed before its task has started, counts as long as that is on record. So does one
+whose pod is deleted to take the start of the run back.
 
 For policy Continuous, a start of an earlier revision counts only once the ledger has had the node.
 """
@@ -71,10 +71,10 @@ class StartedNodes:
         self.entered |= {(job_uid, e["nodeUID"]) for e in (report.get("evidence") or {}).values()}
         for record in records.values():
             key = (job_uid, record.get("uid"))
-            attempts = record.get("attempts")
-            if attempts and key in self.started:
+            is_marked = record.get("reason") == "PodTakenBack"
+            if record.get("attempts") and not is_marked:
                 self.known.setdefault(key, now)
-            elif attempts or record.get("state") in {"Active", "Unreachable", "Failed"}:
+            elif is_marked or record.get("state") in {"Active", "Unreachable", "Failed"}:
                 now_recorded.add(key)
                 self.recorded.setdefault(key, (now, where))
         for key, (_, found) in list(self.recorded.items()):

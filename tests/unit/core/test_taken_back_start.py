@@ -26,7 +26,10 @@ from job_controller.core.plan import (
     WriteStatus,
 )
 from job_controller.core.state.ended_pods import EndedPods
+from job_controller.core.state.first_seen import pods_rejected
 from job_controller.core.taken_back_start import may_be_taken_back
+from job_controller.sightings import SightingStore
+from tests.clocks import FakeClock
 from tests.unit.builders import DS_UID, NOW, done, gated_pod, make_cluster, make_node, make_pod
 from tests.unit.core.runs import spec
 
@@ -234,8 +237,13 @@ def test_a_pod_on_a_cordoned_node_is_deleted_before_the_cordon_is_lifted():
             "report_status",
             {"nodeStates": {"a": {"uid": "a-uid", "state": "Unreachable", "attempts": 0}}},
         ),
+        lambda cluster: setattr(
+            cluster,
+            "report_status",
+            {"nodeStates": {"a": {"uid": "old-uid", "state": "Removed", "reason": "NodeRemoved"}}},
+        ),
     ],
-    ids=["a pod", "evidence", "an attempt", "unreachable"],
+    ids=["a pod", "evidence", "an attempt", "unreachable", "gone since it was unreachable"],
 )
 def test_a_run_that_has_begun_anywhere_stays_and_says_where(begin):
     cluster = suspended_cluster(*map(gated_pod, NODES))
@@ -261,7 +269,7 @@ def test_only_a_person_who_suspends_a_run_of_policy_once_asks_for_it():
     assert not may_be_taken_back(replace(job, owner_uid="another-job"))
     completion = replace(job.spec.completion, policy="Continuous")
     assert not may_be_taken_back(replace(job, spec=replace(job.spec, completion=completion)))
-    ends = (Condition(ConditionType.FAILED, True, "DeadlineExceeded"),)
+    ends = (Condition(ConditionType.COMPLETE, True, "AllNodesCompleted"),)
     assert not may_be_taken_back(replace(job, status=replace(job.status, conditions=ends)))
 
 
@@ -312,6 +320,26 @@ def test_while_pods_are_deleted_a_resumed_job_keeps_their_attempts():
     apply(cluster, decide(cluster.snapshot(), NOW))
     records = cluster.report_status["nodeStates"]
     assert {(r["reason"], r["attempts"]) for r in records.values()} == {("PodTakenBack", 1)}
+
+
+def test_timers_of_a_start_that_is_taken_back_do_not_go_on_in_the_next_one():
+    """Of a node that rejects its pods, one after the other: it is the node's timer, not a pod's."""
+    clock = FakeClock(NOW)
+    store = SightingStore(clock)
+    cluster = suspended_cluster(make_pod("a", phase="Failed", reason="SysctlForbidden", state=""))
+    key = (cluster.job.namespace, cluster.job.name)
+    rejected = pods_rejected(cluster.nodes["a"], "")
+
+    def first_seen(snapshot):
+        clock.advance(5)
+        return store.with_sightings(key, snapshot).seen.get(rejected)
+
+    started = cluster.job.status
+    assert first_seen(cluster.snapshot()).first == clock.now()
+    cluster.job = replace(cluster.job, status=replace(started, start_time=None))
+    first_seen(cluster.snapshot(pods=()))
+    cluster.job = replace(cluster.job, status=started)
+    assert first_seen(cluster.snapshot()).first == clock.now()
 
 
 # --- pods that cannot be created -----------------------------------------------------------
