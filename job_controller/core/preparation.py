@@ -31,9 +31,9 @@ from job_controller.core.plan import (
     Action,
 )
 from job_controller.core.state.cordons import mark_of, other_mark
-from job_controller.core.state.due_again import is_of_earlier_try
 from job_controller.core.state.evictions import NodeDrain, describe_left
-from job_controller.core.state.node_counts import DesiredNode, NodeCounts
+from job_controller.core.state.exclusive import is_at_work
+from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
@@ -102,6 +102,8 @@ def prepare_nodes(
         if found is not None and found.due:
             evictions.append(EvictPods(name, found.due, drain.grace_period_seconds))
     over = _find_over(snapshot, counts, run, {pod.node_name for pod in due})
+    # No event says that a pod has gone whose DaemonSet was deleted.
+    is_waiting = len(ready) < len(due) or bool(snapshot.left_pods)
     if over:
         # While one cannot be lifted, there are not to be more of them.
         to_cordon = []
@@ -116,7 +118,7 @@ def prepare_nodes(
             *evictions,
         ),
         records,
-        _wakes_at(counts, now, is_changing=is_changing, is_waiting=len(ready) < len(due)),
+        _wakes_at(counts, now, is_changing=is_changing, is_waiting=is_waiting),
     )
 
 
@@ -196,40 +198,58 @@ def _has_turn(
 ) -> bool:
     """Return whether the Job has its turn on the node: it is prepared, or its task may be at work.
 
-    While a pod is being deleted, its task may be at work. On a node that cannot be reached it may
-    be too, but nothing waits for that after the end of the run.
+    A task may be at work after the node has failed, while its pod is being deleted, and on a node
+    that cannot be reached. For that last one nothing waits after the end of the run.
     """
     node = counts.nodes.get(name)
-    if node is not None:
-        if node.state in _OVER:
-            return False
-        if node.replace_pod or node.awaits_retry:
-            return _is_earlier_try_at_work(snapshot, node)
-        if node.pod.is_gated:
-            return name in due
-        return node.state != NodeState.UNREACHABLE or not run.has_ended
-    return not run.has_ended and _may_be_at_work(snapshot, counts, name)
+    if node is None or node.pod.is_gated:
+        is_prepared = node is not None and node.state not in _OVER and name in due
+        return is_prepared or _is_ending_pod_at_work(snapshot, counts, run, name)
+    if node.state == NodeState.COMPLETED:
+        return False
+    if node.replace_pod or node.awaits_retry:
+        # The pod of an earlier try. While the Job is suspended it is left alone.
+        return is_at_work(node.pod, find_evidence(snapshot.reports, name))
+    if node.state == NodeState.FAILED:
+        return _is_waited_for(snapshot, run, name) and not node.pod.is_terminal
+    return node.state != NodeState.UNREACHABLE or not run.has_ended
 
 
-def _is_earlier_try_at_work(snapshot: Snapshot, node: DesiredNode) -> bool:
-    """Return whether the task of an earlier revision or request may be at work in the pod.
+def _is_ending_pod_at_work(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, name: str
+) -> bool:
+    """Return whether a task may be at work on a node but for its current pod, if it has one.
 
-    It is about to be deleted, or is left alone while the Job is suspended.
+    That may be in a pod that is being deleted, or whose DaemonSet was.
     """
-    pod, record = node.pod, merge_records(snapshot).get(node.name)
-    if pod.is_gated or pod.is_terminal or not is_of_earlier_try(snapshot.job, pod, record):
+    absent = counts.absent.get(name)
+    if absent is not None and absent.state != NodeState.FAILED:
+        return absent.state != NodeState.COMPLETED and not run.has_ended
+    node = snapshot.nodes[name]
+    evidence, record = merge_evidence(snapshot).get(name), merge_records(snapshot).get(name)
+    if evidence is not None and evidence.completes(node.uid):
         return False
-    entry = find_evidence(snapshot.reports, node.name)
-    return entry is None or entry.pod_uid != pod.uid or not entry.is_completed
-
-
-def _may_be_at_work(snapshot: Snapshot, counts: NodeCounts, name: str) -> bool:
-    """Return whether a task may be at work on a node without a pod, or with one that is ending."""
-    if (record := counts.absent.get(name)) is not None:
-        return record.state not in _OVER
-    evidence = merge_evidence(snapshot).get(name)
-    if evidence is not None and evidence.completes(snapshot.nodes[name].uid):
-        return False
-    return any(
-        pod.node_name == name and not pod.is_gated and not pod.is_terminal for pod in snapshot.pods
+    has_failed = record is not None and record.uid == node.uid and record.state == NodeState.FAILED
+    return _is_waited_for(snapshot, run, name) and any(
+        _may_run(pod, is_over=has_failed or run.has_ended)
+        for pod in (*snapshot.pods, *snapshot.left_pods)
+        if pod.node_name == name
     )
+
+
+def _may_run(pod: Pod, *, is_over: bool) -> bool:
+    """Return whether the task of a pod may be at work, or be started.
+
+    A kubelet starts no container of a pod that is being deleted. What the API server has of one may
+    be older, so this counts only where the node `is_over`: no other pod of it is to start.
+    """
+    container = pod.container
+    has_ended = container is not None and container.state == "terminated"
+    if is_over and pod.is_terminating and has_ended:
+        return False
+    return not (pod.is_gated or pod.is_terminal)
+
+
+def _is_waited_for(snapshot: Snapshot, run: RunState, name: str) -> bool:
+    """Return whether the cordon of a node waits for its task: not after the run, if it is away."""
+    return snapshot.nodes[name].ready or not run.has_ended
