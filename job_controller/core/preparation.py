@@ -30,7 +30,7 @@ from job_controller.core.drain_actions import (
 from job_controller.core.plan import (
     Action,
 )
-from job_controller.core.state.cordons import mark_of, other_mark
+from job_controller.core.state.cordons import find_own_cordons, mark_of, other_mark
 from job_controller.core.state.evictions import NodeDrain, describe_left
 from job_controller.core.state.exclusive import is_at_work
 from job_controller.core.state.node_counts import NodeCounts
@@ -73,7 +73,7 @@ def prepare_nodes(
     `due` are the gated pods that may start but for that.
     """
     job = snapshot.job
-    if not (job.spec.cordons or job.spec.exclusive):
+    if not (job.spec.cordons or job.spec.exclusive or find_own_cordons(snapshot)):
         return Preparation(due)
     mark, drain = mark_of(job), job.spec.drain
     records = {
@@ -183,13 +183,10 @@ def _find_over(
     snapshot: Snapshot, counts: NodeCounts, run: RunState, due: AbstractSet[str]
 ) -> tuple[NodeCordon, ...]:
     """Return the cordons of this Job on nodes where its turn is over."""
-    mark = mark_of(snapshot.job)
-    text = str(mark)
-    marked = [node for node in snapshot.nodes.values() if node.cordoned_by == text]
     return tuple(
-        NodeCordon(node.name, node.uid, mark)
-        for node in sorted(marked, key=lambda each: each.name)
-        if not _has_turn(snapshot, counts, run, due, node.name)
+        cordon
+        for cordon in find_own_cordons(snapshot)
+        if not _has_turn(snapshot, counts, run, due, cordon.node)
     )
 
 

@@ -11,12 +11,15 @@ from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.desired.pod_images import find_image_problem
 from job_controller.core.drain_actions import (
     DryRunCordon,
+    UncordonNodes,
 )
 from job_controller.core.plan import (
+    CheckJobUnchanged,
     DryRunDaemonSet,
     DryRunNodeChange,
     Event,
     Plan,
+    RefusedWrite,
     WriteStatus,
 )
 from job_controller.core.render.events import start_blocker_events
@@ -25,7 +28,7 @@ from job_controller.core.rollout.holds import find_window_problem
 from job_controller.core.rollout.preview import PREVIEW_SECONDS, plan_batches
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.blockers import find_start_blocker
-from job_controller.core.state.cordons import find_trial_cordon
+from job_controller.core.state.cordons import find_own_cordons, find_trial_cordon
 from job_controller.core.state.node_changes import find_trial_change
 from job_controller.core.state.predecessors import find_waiting
 from job_controller.core.state.snapshot import Snapshot
@@ -52,11 +55,27 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
     that the user can correct the Job. The answer can take long (webhooks), and the run's time
     begins after it.
     """
-    job = snapshot.job
     if (leftovers := plan_leftovers(snapshot, now)) is not None:
         return leftovers
     if snapshot.owned_daemon_set is not None:
         return _recorded_again(snapshot, now)
+    return _without_cordons(snapshot, _plan_first_step(snapshot, now))
+
+
+def _without_cordons(snapshot: Snapshot, plan: Plan) -> Plan:
+    """Return the plan of a Job that has not started, which also lifts the cordons of the Job.
+
+    A start may be taken back before the cache of nodes has its last cordons. The Job may have
+    started without the cache having that.
+    """
+    found = find_own_cordons(snapshot)
+    if not found or RefusedWrite.CORDON in snapshot.refusals:
+        return plan
+    return replace(plan, actions=(CheckJobUnchanged(), UncordonNodes(found), *plan.actions))
+
+
+def _plan_first_step(snapshot: Snapshot, now: datetime) -> Plan:
+    job = snapshot.job
     start_blocker = (
         _find_request_blocker(snapshot)
         or find_start_blocker(snapshot)

@@ -21,6 +21,16 @@ def mark_of(job: Job) -> CordonMark:
     return CordonMark(job.namespace, job.name, job.uid)
 
 
+def find_own_cordons(snapshot: Snapshot) -> tuple[NodeCordon, ...]:
+    """Return the cordons of this Job, in order of node name."""
+    mark = mark_of(snapshot.job)
+    text = str(mark)
+    marked = [node for node in snapshot.nodes.values() if node.cordoned_by == text]
+    return tuple(
+        NodeCordon(node.name, node.uid, mark) for node in sorted(marked, key=lambda each: each.name)
+    )
+
+
 def nodes_to_list(snapshot: Snapshot) -> tuple[Node, ...]:
     """Return the nodes that are being drained and cordoned, whose pods have to be listed.
 
