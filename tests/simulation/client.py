@@ -27,7 +27,7 @@ from daemonset_job.kube.client.errors import (
     Unavailable,
 )
 from daemonset_job.kube.client.pod_logs import PodLogOptions
-from daemonset_job.kube.client.resource import Resource
+from daemonset_job.kube.client.resource import EVICTIONS, Resource
 from daemonset_job.kube.client.selection import Selection
 from tests.fakekube.selectors import carries
 from tests.simulation.oracle.idle_writes import judge_idle_write
@@ -76,9 +76,13 @@ class Client:
         name = body["metadata"]["name"]
 
         def effect() -> tuple[Raw, bool]:
+            if resource.subresource == EVICTIONS.subresource:
+                self._world.workloads.evict(name, namespace, body["deleteOptions"])
+                return {}, True
             return self._world.server.create(self._name, resource.plural, body, namespace), True
 
-        return await self._call(Call("create", resource.plural, name, namespace), effect)
+        verb = f"create {resource.subresource}".strip()
+        return await self._call(Call(verb, resource.plural, name, namespace), effect)
 
     async def merge_patch(
         self, resource: Resource, name: str, body: Raw, namespace: str = "", **_: object
@@ -202,8 +206,11 @@ class Client:
 
         return await self._call(Call("list", resource.plural, name, ""), effect)
 
-    async def page(self, what: Selection, **_: object) -> Page:
+    async def page(self, what: Selection, **options: object) -> Page:
         """Answer a list of the events about one object of one reason or type, in one page."""
+        if what.resource.plural == PODS and what.field_selector:
+            is_late = options.get("resource_version") == "0"
+            return await self._page_of_node(what.field_selector, is_late=is_late)
         if what.resource.plural == PODS:
             return await self._page_of_pods(what)
         assert what.resource.plural == EVENTS
@@ -240,6 +247,17 @@ class Client:
             return Page(items, str(world.server.version), "", 0), True
 
         return await self._call(Call("list", PODS, what.label_selector or "", ""), effect)
+
+    async def _page_of_node(self, selector: str, *, is_late: bool) -> Page:
+        """Answer a list of the pods on a node that have not ended; a late one is a moment old."""
+        world, node = self._world, selector.partition(",")[0].partition("=")[2]
+
+        def effect() -> tuple[Page, bool]:
+            age = world.lag("pods-cache", 0.0, 1.0) if is_late else 0.0
+            items = [cast("RawObject", raw) for raw in world.workloads.listed(node, age)]
+            return Page(items, str(world.server.version), "", 0), True
+
+        return await self._call(Call("list", PODS, node, ""), effect)
 
     async def read_pod_log(
         self, namespace: str, pod: str, options: PodLogOptions, **_: object

@@ -19,6 +19,7 @@ from tests.fakekube.daemon_sets import has_failed
 from tests.fakekube.failed_pods import FailedPods
 from tests.fakekube.garbage_collector import has_lost_node, is_orphan
 from tests.fakekube.pod_endings import collected
+from tests.simulation.cordons import CORDON_TAINT, has_taint, is_cordoned
 from tests.simulation.server import (
     DAEMON_SETS,
     EVENTS,
@@ -97,10 +98,19 @@ class ClusterModel:
         old, new, raw = write.old, write.new, write.raw
         if old is None or new is None or _placing(old) != _placing(new):
             self._later("nodes-view", "slow_daemon_sets", 0.01, 0.3, self._see, raw, new)
+        if new is not None and is_cordoned(new) != has_taint(new):
+            self._later("node-controller", "", 0.01, 0.5, self._taint_by_cordon, new)
         if new is None:
             self._world.loop.call_later(
                 QUARANTINE_SECONDS, self._collect_pods_of, raw["metadata"]["name"]
             )
+
+    def _taint_by_cordon(self, node: Raw) -> None:
+        """Put the taint on a node that keeps other pods off while it is cordoned, or take it."""
+        raw = self._server.get(NODES, node["metadata"]["name"], "")
+        if raw is not None:
+            taints = [CORDON_TAINT] if is_cordoned(raw) else []
+            self._world.put_taints("node-controller", raw, {CORDON_TAINT["key"]}, taints)
 
     def _see(self, raw: Raw, new: Raw | None) -> None:
         """Take a node as it is now, and look at the DaemonSets for which that is another answer.

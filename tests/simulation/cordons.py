@@ -6,10 +6,23 @@ They are drawn from a random stream of their own, so that a seed keeps everythin
 from dataclasses import replace
 from random import Random
 
+from tests.fakekube.node_lifecycle import taints_of
 from tests.simulation.schedule import Disturbance, Schedule
+from tests.simulation.server import Raw
 
 SHARE = 0.1
 KEY = "node.kubernetes.io/unschedulable"
+CORDON_TAINT = {"key": KEY, "effect": "NoSchedule"}
+
+
+def is_cordoned(node: Raw) -> bool:
+    """Return whether a raw node is cordoned."""
+    return bool((node.get("spec") or {}).get("unschedulable"))
+
+
+def has_taint(node: Raw) -> bool:
+    """Return whether a raw node has the taint of cordoned ones."""
+    return any(taint["key"] == KEY for taint in taints_of(node))
 
 
 def with_cordons(schedule: Schedule, rng: Random) -> Schedule:

@@ -23,7 +23,7 @@ _MISTAKES = frozenset({"pull", "mount", "reject"})
 LOOK_SECONDS = 0.5
 
 
-def with_corrections(schedule: Schedule, rng: Random, *, is_late: bool) -> Schedule:
+def with_corrections(schedule: Schedule, rng: Random, *, is_late: bool = False) -> Schedule:
     """Return the schedule with its first Job of policy Once to be corrected."""
     plan = next((job for job in schedule.jobs if not _is_continuous(job.spec)), None)
     if plan is None:

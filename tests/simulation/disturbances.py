@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from daemonset_job.api import names
 from tests.fakekube.node_lifecycle import replace_taints, taints_of
 from tests.fakekube.pod_endings import disrupted
-from tests.simulation.cordons import KEY
+from tests.simulation.cordons import CORDON_TAINT, KEY
 from tests.simulation.corrections import CORRECTED, LOOK_SECONDS
+from tests.simulation.drain_disturbances import DURING_DRAINS
 from tests.simulation.edits import edited
 from tests.simulation.machine import TURNS_UNKNOWN_SECONDS
 from tests.simulation.schedule import TOPOLOGY_ZONE, Disturbance, JobPlan
@@ -268,7 +269,7 @@ def _cordon(world: World, d: Disturbance) -> None:
     def change(is_cordoned: bool) -> None:
         raw = world.server.get(NODES, d.what, "")
         if raw is not None:
-            taint = [{"key": KEY, "effect": "NoSchedule"}] if is_cordoned else []
+            taint = [CORDON_TAINT] if is_cordoned else []
             taints = replace_taints(taints_of(raw), {KEY}, taint)
             spec = {"unschedulable": is_cordoned or None, "taints": taints or None}
             world.server.patch(USER, NODES, d.what, {"spec": spec}, namespace="")
@@ -512,6 +513,7 @@ _KINDS = {
     "topology": _topology,
     "taint": _taint,
     "cordon": _cordon,
+    **DURING_DRAINS,
     "not_ready": _not_ready,
     "reboot": _reboot,
     "shutdown": _shutdown,

@@ -4,10 +4,11 @@ Most schedules have one theme, so that each kind of disturbance is frequent, and
 Times are short rather than long: a run of three nodes is over within seconds.
 """
 
+from functools import partial
 from random import Random
 from typing import Any
 
-from tests.simulation import corrections, holds, zones
+from tests.simulation import corrections, drains, holds, zones
 from tests.simulation.continuous_jobs import with_continuous_jobs
 from tests.simulation.delayed_starts import with_delayed_starts
 from tests.simulation.drawn_disturbances import with_drawn_disturbances
@@ -44,6 +45,15 @@ WRITES = {
 }
 FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
+# From which seed on schedules have something that others have not, the last ones first.
+_RANGES = (
+    (corrections.LATE_SEED, "corrections", partial(corrections.with_corrections, is_late=True)),
+    (corrections.FIRST_SEED, "corrections", corrections.with_corrections),
+    (drains.FIRST_SEED, "drains", drains.with_drains),
+    (zones.FIRST_SEED, "zones", zones.with_zones),
+    (holds.FIRST_SEED, "holds", holds.with_holds),
+)
+
 
 def generate_schedule(seed: int, *, is_early: bool = False) -> Schedule:
     """Return the schedule of a seed; `is_early`: as before `standing_work` and `reboots` came."""
@@ -59,14 +69,9 @@ def generate_schedule(seed: int, *, is_early: bool = False) -> Schedule:
     schedule = with_standing_work(schedule, Random(f"{seed}/standing work"))
     schedule = with_reboots(schedule, Random(f"{seed}/reboots"))
     schedule = with_rollouts(schedule, Random(f"{seed}/rollouts"))
-    if seed >= corrections.FIRST_SEED:
-        is_late = seed >= corrections.LATE_SEED
-        rng = Random(f"{seed}/corrections")
-        return corrections.with_corrections(schedule, rng, is_late=is_late)
-    if seed >= zones.FIRST_SEED:
-        return zones.with_zones(schedule, Random(f"{seed}/zones"))
-    if seed >= holds.FIRST_SEED:
-        return holds.with_holds(schedule, Random(f"{seed}/holds"))
+    for first, name, adapt in _RANGES:
+        if seed >= first:
+            return adapt(schedule, Random(f"{seed}/{name}"))
     rolled_back = with_rollbacks(schedule, Random(f"{seed}/rollbacks"))
     if rolled_back is not schedule:
         return rolled_back

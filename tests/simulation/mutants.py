@@ -50,6 +50,7 @@ from terminator.ledger.run_buffer import RunBuffer
 from terminator.logs import findings, read_policy
 from terminator.logs.findings import Findings
 from tests.simulation.client import Client
+from tests.simulation.cordon_mutants import CORDON_MUTANTS
 from tests.simulation.hold_mutants import HOLD_MUTANTS
 from tests.simulation.node_mutants import NODE_MUTANTS
 from tests.simulation.process import Decide
@@ -525,6 +526,7 @@ MUTANTS: dict[str, Mutant] = {
         ignores_zones,
         sets_reachable_nodes_aside,
         takes_back_what_has_begun,
+        *CORDON_MUTANTS,
         *HOLD_MUTANTS,
         *START_MUTANTS,
         *NODE_MUTANTS,

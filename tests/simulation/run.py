@@ -76,6 +76,7 @@ async def _live(world: World, look: Look) -> None:
     for plan in schedule.nodes:
         if plan.is_initial:
             world.add_node(plan.name)
+    world.workloads.begin()
     for process in world.processes.values():
         process.start()
     for job in schedule.jobs:

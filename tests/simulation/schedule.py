@@ -117,6 +117,30 @@ class JobPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Workload:
+    """Pods of another client, and the controller that creates them again.
+
+    `kind` is that of the controller: a "ReplicaSet" has `replicas` pods anywhere, a "DaemonSet" one
+    on each node, "Node" is a mirror pod on each node. Pods without a controller, "", are not
+    created again. A disruption budget keeps `healthy` of them healthy, None is none. Each takes
+    `grace` seconds to end.
+    """
+
+    name: str
+    kind: str = "ReplicaSet"
+    replicas: int = 1
+    healthy: int | None = None
+    grace: float = 1.0
+    has_empty_dir: bool = False
+
+    def __str__(self) -> str:
+        budget = "" if self.healthy is None else f" keep {self.healthy} healthy,"
+        volume = " emptyDir," if self.has_empty_dir else ""
+        kind = self.kind or "no controller"
+        return f"{self.name}: {self.replicas} of {kind},{budget}{volume} end in {self.grace:g}s"
+
+
+@dataclass(frozen=True, slots=True)
 class Disturbance:
     """Something that happens at a time: `kind` says what, see `disturbances`.
 
@@ -156,6 +180,7 @@ class Schedule:
     shard_nodes: int = NODES_PER_SHARD
     api_skews: tuple[float, float] = (0.0, 0.0)
     has_last_statuses: bool = False
+    workloads: tuple[Workload, ...] = ()
 
     @property
     def quiet_from(self) -> float:
@@ -199,5 +224,6 @@ class Schedule:
             more += f" clock {node.skew:+g}s" if node.skew else ""
             more += f" in {node.topology_zone}" if node.topology_zone else ""
             lines.append(f"node {node.name} zone {node.zone}{more}{when}: {tasks}")
+        lines += [f"pods {workload}" for workload in self.workloads]
         lines += [str(d) for d in self.disturbances]
         return lines

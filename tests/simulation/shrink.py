@@ -52,6 +52,9 @@ def _candidates(schedule: Schedule) -> Iterator[Schedule]:
     if len(schedule.nodes) > 1:
         for i in range(len(schedule.nodes)):
             yield replace(schedule, nodes=schedule.nodes[:i] + schedule.nodes[i + 1 :])
+    for i in range(len(schedule.workloads)):
+        fewer = schedule.workloads[:i] + schedule.workloads[i + 1 :]
+        yield replace(schedule, workloads=fewer)
     if not schedule.calm:
         yield replace(schedule, calm=True)
     yield from _with_simpler_jobs(schedule)

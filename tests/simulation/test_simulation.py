@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from job_controller.core.state import counting as tally
-from tests.simulation import corrections, holds, zones
+from tests.simulation import corrections, drains, holds, zones
 from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import DECIDE, MUTANTS, deletes_without_version
 from tests.simulation.oracle import INVARIANTS
@@ -28,10 +28,13 @@ ZONED = range(zones.FIRST_SEED, zones.FIRST_SEED + 100)
 CORRECTED = range(corrections.FIRST_SEED, corrections.FIRST_SEED + 60)
 # And those in which the user does so late, mostly after the run has failed.
 CORRECTED_LATE = range(corrections.LATE_SEED, corrections.LATE_SEED + 60)
+# Those whose Jobs cordon or drain their nodes.
+DRAINED = range(drains.FIRST_SEED, drains.FIRST_SEED + 80)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
     "zones": ZONED,
+    "drains": DRAINED,
     "corrections": CORRECTED,
     "late corrections": CORRECTED_LATE,
 }
@@ -129,6 +132,7 @@ RARE = {
     "approves_steps_itself": holds.FIRST_SEED + 10,
     "continues_after_abort": holds.FIRST_SEED,
     "needs_one_node": holds.FIRST_SEED,
+    "leaves_cordons_of_unstarted_jobs": drains.FIRST_SEED + 20,
 }
 
 
@@ -148,6 +152,20 @@ def test_starts_are_taken_back_in_many_of_them_and_stay_in_others():
         simulate(schedule, look=lambda world: counts.update([world.oracle.corrections.count > 0]))
     assert counts[True] >= 10, counts
     assert counts[False] >= 10, counts
+
+
+def test_nodes_are_cordoned_and_drained_and_some_drains_fail():
+    counts = Counter()
+
+    def look(world):
+        found = world.oracle.evictions.counts
+        counts.update({name: 1 for name in found if found[name]})
+        counts["cordons"] += world.oracle.cordons.count > 0
+
+    for schedule in map(generate_schedule, DRAINED):
+        simulate(schedule, look=look)
+    assert set(counts) == {"cordons", "evictions", "DrainTimedOut", "DrainRefused"}
+    assert min(counts.values()) >= 5, counts
 
 
 def test_zones_are_of_several_nodes_and_some_change():

@@ -28,6 +28,7 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.process import ControllerProcess, Decide, Process, TerminatorProcess
 from tests.simulation.schedule import TOPOLOGY_ZONE, JobPlan, Schedule, Task
 from tests.simulation.server import DAEMON_SETS, NODES, PODS, Raw, Server, Write, controller_of
+from tests.simulation.workloads import Workloads
 
 # How often a lag is long, and how many times as long it is then.
 ROUGH = 0.06
@@ -91,6 +92,7 @@ class World:
         self.oracle = Oracle(self)
         self.server = Server(self.clock, self._written, schedule.api_skews)
         self.cluster = ClusterModel(self)
+        self.workloads = Workloads(self)
         self.logs = Logs(self)
         self.controller = ControllerProcess(self)
         self.terminator = TerminatorProcess(self)
@@ -122,6 +124,7 @@ class World:
     def _written(self, write: Write) -> None:
         self.oracle.written(write)
         self.cluster.changed(write)
+        self.workloads.changed(write)
         if self.trace is not None:
             self._note_write(write)
 

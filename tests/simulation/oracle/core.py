@@ -9,9 +9,11 @@ from tests.simulation.oracle import gates, shards
 from tests.simulation.oracle.completed_count import CompletedCount
 from tests.simulation.oracle.completion import Completion
 from tests.simulation.oracle.conventions import status_faults
+from tests.simulation.oracle.cordons import Cordons
 from tests.simulation.oracle.corrections import Corrections
 from tests.simulation.oracle.deadlines import Deadlines
 from tests.simulation.oracle.demands import FOREVER, Demands, Due
+from tests.simulation.oracle.evictions import Evictions
 from tests.simulation.oracle.evidence import Evidence
 from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.failures import Failures
@@ -88,6 +90,8 @@ class Oracle:
         self.gates = gates.Gates(world)
         self.node_changes = NodeChanges(world, self)
         self.corrections = Corrections(world, self)
+        self.cordons = Cordons(world, self)
+        self.evictions = Evictions(world, self)
 
     def violate(self, invariant: str, words: str) -> None:
         self.violations.append((round(self._world.loop.moment, 3), invariant, words))
@@ -126,6 +130,7 @@ class Oracle:
             self.timeouts.node_written(new)
             self.demands.node_written(old, new)
             self.node_changes.node_written(actor, old, new)
+            self.cordons.node_written(actor, old, new)
             self.rollbacks.node_written(new)
             self.turns.node_written(old, new)
             self.completion.node_versions.written(new, self._world.loop.moment)
@@ -169,6 +174,7 @@ class Oracle:
         if not old:
             self.completion.report_made(new)
         self.evidence.judge(old, new)
+        self.evictions.judge_report(old, new)
         self.failures.judge(old, new)
         self.reboots.judge_report(new)
         judge_set_aside(self._world, old, new)
@@ -225,6 +231,10 @@ class Oracle:
 
     # --- facts ---------------------------------------------------------------------------
 
+    def job(self, uid: str) -> Raw | None:
+        """Return the raw Job with that UID, None if it is gone."""
+        return next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+
     def has_failed(self, job: Raw, node: str, node_uid: str, until: float = FOREVER) -> bool:
         """Return whether the node is recorded as failed (rightly: judged when written).
 
@@ -266,6 +276,7 @@ class Oracle:
         self.turns.task_starts(run)
         self.rollbacks.task_starts(run)
         self.holds.judge_start(run)
+        self.cordons.task_starts(run)
         self.images_first.task_starts(run)
 
     def task_succeeds(self, run: PodRun) -> None:

@@ -25,3 +25,14 @@ def owned_by(server: Server, daemon_set: Raw) -> dict[str, Raw]:
 def is_continuous(job: Raw) -> bool:
     """Return whether a raw Job has no end: policy Continuous."""
     return bool(job["spec"].get("completion", {}).get("policy") == "Continuous")
+
+
+def cordons(job: Raw) -> bool:
+    """Return whether a raw Job has its nodes cordoned."""
+    return bool(job["spec"].get("cordon")) or "drain" in job["spec"]
+
+
+def rollout_of(job: Raw) -> Raw | None:
+    """Return the rollout of a raw Job, None without one: cordoned nodes have turns one by one."""
+    rollout: Raw | None = job["spec"].get("rollout")
+    return {"maxParallel": 1, **(rollout or {})} if cordons(job) else rollout

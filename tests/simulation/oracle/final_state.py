@@ -13,7 +13,7 @@ from daemonset_job.api.names import ANNOTATION_ROLLBACK
 from tests.fakekube import daemon_sets
 from tests.simulation import intent
 from tests.simulation.oracle import due_again, sufficiency
-from tests.simulation.oracle.facts import is_continuous, is_true, owned_by
+from tests.simulation.oracle.facts import is_continuous, is_true, owned_by, rollout_of
 from tests.simulation.oracle.failed_tasks import judge_failed_tasks
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
@@ -89,6 +89,8 @@ def judge_final_state(world: World) -> None:
             _judge_closed(world, report)
     for job in jobs:
         _Rest(world, job).judge()
+    if not is_refused:
+        world.oracle.cordons.judge_rest()
 
 
 def _judge_closed(world: World, report: Raw) -> None:
@@ -387,7 +389,7 @@ class _Rest:
     def waits_for_turn(self, node: str, truth: Raw) -> bool:
         """Whether the node waits for its turn: in the rollout of the Job others are at work."""
         others = (name for name in truth if name != node and truth[name] != "completed")
-        return "rollout" in self.job["spec"] and any(
+        return rollout_of(self.job) is not None and any(
             truth[name] == "unreachable"
             or self.is_at_work(name)
             or self.is_failing(name)
@@ -396,8 +398,10 @@ class _Rest:
         )
 
     def is_in_use(self, node: str) -> bool:
-        """Whether a task of another Job with the same key is at work on the node."""
+        """Whether another Job has the node: with the same key, or because it has cordoned it."""
         machine = self.world.machines.get(node)
+        if self.world.oracle.cordons.is_of_another_job(node, self.job):
+            return True
         return machine is not None and self.world.oracle.holds.is_in_use(machine, self.job)
 
     def judge_nodes(self, truth: Raw) -> None:

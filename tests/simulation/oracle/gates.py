@@ -62,6 +62,8 @@ class Gates:
             if write.actor == "controller":
                 due_again.judge_gate(self._world, new)
                 self._world.oracle.holds.judge_gate(new)
+                self._world.oracle.cordons.judge_gate(new)
+                self._world.oracle.evictions.judge_gate(new)
 
     def judge_start(self, pod_uid: str, job_uid: str, entered_at: float) -> tuple[str, str]:
         """Return (excuse, words) for the start of a completed node's task in a new pod."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from tests.simulation.oracle.facts import rollout_of
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states
 from tests.simulation.schedule import TOPOLOGY_ZONE
@@ -77,13 +78,13 @@ class Turns:
         """Judge the start of an instance of a task, whatever the controller has recorded."""
         job_uid = self._oracle.job_of.get(run.pod_uid, "")
         job = self._job(job_uid)
-        rollout = job["spec"].get("rollout") if job is not None else None
+        rollout = rollout_of(job) if job is not None else None
         if job is None or rollout is None or run.is_forged:
             return
         if self._oracle.is_entered(job_uid, run.machine.name, run.machine.uid):
             return  # it is completed: after a reboot its container starts once more, and waits
         others = dict(self._at_work(job_uid, run))
-        limit = _share(rollout.get("maxParallel"), self._count_nodes())
+        limit = share(rollout.get("maxParallel"), self.count_nodes())
         if limit is not None and len(others) >= limit:
             words = f"{run.machine.name} starts beside {sorted(others)}, and {limit} may"
             if not self._is_excused(job_uid, others):
@@ -94,7 +95,7 @@ class Turns:
     def _judge_zone(self, job: Raw, run: PodRun, others: dict[str, PodRun]) -> None:
         job_uid, zone = job["metadata"]["uid"], self._zone_of(run.machine.name)
         beside = {name: each for name, each in others.items() if self._zone_of(name) == zone}
-        limit = _share(job["spec"]["rollout"].get("maxParallelPerZone"), self._count_nodes(zone))
+        limit = share((rollout_of(job) or {}).get("maxParallelPerZone"), self.count_nodes(zone))
         if limit is None or len(beside) < limit:
             return
         born = self._oracle.born[job_uid]
@@ -139,7 +140,7 @@ class Turns:
         full = [
             number
             for number, step in enumerate(steps, 1)
-            if {len(begun)} == {_share(step["nodes"], size) for size in self._sizes[job_uid]}
+            if {len(begun)} == {share(step["nodes"], size) for size in self._sizes[job_uid]}
         ]
         if not full or not is_first:
             return
@@ -170,7 +171,7 @@ class Turns:
     def _machines(self) -> list[Machine]:
         return [machine for machine in self._world.machines.values() if not machine.is_gone]
 
-    def _count_nodes(self, zone: str | None = None) -> int:
+    def count_nodes(self, zone: str | None = None) -> int:
         """Return how many nodes there may be at most, of which a percentage is meant.
 
         In one zone, or in all of them.
@@ -202,7 +203,7 @@ def _is_over(record: Raw) -> bool:
     return record.get("state") == "Failed" or ("setAsideAt" in record and "step" in record)
 
 
-def _share(limit: int | str | None, nodes: int) -> int | None:
+def share(limit: int | str | None, nodes: int) -> int | None:
     """Return how many of `nodes` a limit means, at least one; None without a limit."""
     if limit is None or isinstance(limit, int):
         return limit
