@@ -30,7 +30,7 @@ def with_drains(schedule: Schedule, rng: Random) -> Schedule:
     if rng.random() < 0.35:
         schedule = _with_failing_task(schedule, rng)
     more = [_disturbance(schedule, rng) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
-    more += [_arrival(schedule, rng) for _ in range(rng.choice((0, 0, 2, 5)))]
+    more += [_arrival(schedule, rng) for _ in range(rng.choice((0, 0, 1, 2, 4)))]
     found = sorted((*schedule.disturbances, *more), key=lambda d: d.at)
     return replace(schedule, disturbances=tuple(found))
 
@@ -62,7 +62,7 @@ def _workloads(rng: Random) -> tuple[Workload, ...]:
     """Return pods that leave fast, slowly, only in part, or not at all."""
     found = [*AGENTS]
     for number in range(rng.choice((1, 1, 2, 3))):
-        replicas = rng.choice((1, 2, 3, 5))
+        replicas = rng.choice((1, 1, 2, 3, 5))
         healthy = rng.choice((None, None, None, replicas - 1, replicas - 1, replicas))
         grace = rng.choice((0.1, 1.0, 3.0, 10.0))
         has_empty_dir = rng.random() < 0.2

@@ -133,6 +133,7 @@ RARE = {
     "continues_after_abort": holds.FIRST_SEED,
     "needs_one_node": holds.FIRST_SEED,
     "leaves_cordons_of_unstarted_jobs": drains.FIRST_SEED + 20,
+    "trusts_cached_lists": drains.FIRST_SEED,
 }
 
 

@@ -80,7 +80,8 @@ class Workloads:
 
     def begin(self) -> None:
         """Have the pods on the nodes that are there from the beginning."""
-        nodes = sorted(node["metadata"]["name"] for node in self.world.server.all(NODES))
+        # The nodes whose turns are late are full, and the first one may be empty.
+        nodes = sorted(raw["metadata"]["name"] for raw in self.world.server.all(NODES))[::-1]
         for workload in self.world.schedule.workloads:
             self.budgets[workload.name] = workload.healthy
             if workload.kind in ON_EACH_NODE:

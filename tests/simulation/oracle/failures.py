@@ -36,6 +36,9 @@ INVARIANTS = (
 
 # A cause and one line of a log. The schema allows 1,024 and refuses all of a report with more.
 LONGEST_MESSAGE = 512
+# Which pods have yet to leave a node, and what the API server says of their evictions.
+LONGEST_DRAIN_MESSAGE = 640
+DRAINING = {"Draining", "DrainBlocked"}
 
 
 class Failures:
@@ -83,7 +86,9 @@ class Failures:
         for node, record in after.items():
             state = record.get("state")
             was = before.get(node) or {}
-            if len(record.get("message") or "") > LONGEST_MESSAGE:
+            is_draining = record.get("reason") in DRAINING
+            longest = LONGEST_DRAIN_MESSAGE if is_draining else LONGEST_MESSAGE
+            if len(record.get("message") or "") > longest:
                 self._oracle.violate("message", f"{node}: {len(record['message'])} characters")
             if (state, record.get("uid")) != (was.get("state"), was.get("uid")):
                 self._oracle.timeouts.judge(job_uid, node, was, record)
