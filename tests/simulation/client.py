@@ -213,6 +213,8 @@ class Client:
             return await self._page_of_node(what.field_selector, is_late=is_late)
         if what.resource.plural == PODS:
             return await self._page_of_pods(what)
+        if what.resource.plural in {JOBS, REPORTS}:
+            return await self._page_of_labels(what)
         assert what.resource.plural == EVENTS
         expected = dict(part.split("=", 1) for part in (what.field_selector or "").split(","))
 
@@ -247,6 +249,18 @@ class Client:
             return Page(items, str(world.server.version), "", 0), True
 
         return await self._call(Call("list", PODS, what.label_selector or "", ""), effect)
+
+    async def _page_of_labels(self, what: Selection) -> Page:
+        """Answer a list of the objects of a namespace that have these labels, in one page."""
+        plural, server = what.resource.plural, self._world.server
+        labels = dict(part.split("=", 1) for part in (what.label_selector or "").split(","))
+
+        def effect() -> tuple[Page, bool]:
+            found = server.select(plural, labels, what.namespace)
+            items = [cast("RawObject", raw) for raw in found]
+            return Page(items, str(server.version), "", 0), True
+
+        return await self._call(Call("list", plural, what.label_selector or "", ""), effect)
 
     async def _page_of_node(self, selector: str, *, is_late: bool) -> Page:
         """Answer a list of the pods on a node that have not ended; a late one is a moment old."""

@@ -26,6 +26,7 @@ from tests.simulation.server import (
     JOBS,
     NODES,
     PODS,
+    SCHEDULED_JOBS,
     Raw,
     Write,
     controller_of,
@@ -71,7 +72,7 @@ class ClusterModel:
                 self._collect(PODS, raw["metadata"]["uid"])
             elif old is None or old["spec"] is not new["spec"]:
                 self._touch(raw)
-        elif plural == JOBS and new is None:
+        elif plural in {JOBS, SCHEDULED_JOBS} and new is None:
             for owned in (DAEMON_SETS, JOBS):
                 self._collect(owned, raw["metadata"]["uid"])
         elif plural == JOBS and old is None and is_orphan(raw, self._has_job):
@@ -277,7 +278,8 @@ class ClusterModel:
         self._later("garbage-collector", "slow_gc", 0.05, 1.0, self._collect_now, plural, owner_uid)
 
     def _has_job(self, uid: str) -> bool:
-        return any(raw["metadata"]["uid"] == uid for raw in self._server.all(JOBS))
+        owners = (*self._server.all(JOBS), *self._server.all(SCHEDULED_JOBS))
+        return any(raw["metadata"]["uid"] == uid for raw in owners)
 
     def _collect_now(self, plural: str, owner_uid: str) -> None:
         for raw in self._server.all(plural):

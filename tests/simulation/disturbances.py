@@ -17,6 +17,7 @@ from tests.simulation.drain_disturbances import DURING_DRAINS
 from tests.simulation.edits import edited
 from tests.simulation.machine import TURNS_UNKNOWN_SECONDS
 from tests.simulation.schedule import TOPOLOGY_ZONE, Disturbance, JobPlan
+from tests.simulation.schedule_disturbances import OF_SCHEDULES
 from tests.simulation.server import CONFIG_MAPS, DAEMON_SETS, JOBS, NODES, PODS, Raw, node_of
 
 if TYPE_CHECKING:
@@ -514,6 +515,7 @@ _KINDS = {
     "taint": _taint,
     "cordon": _cordon,
     **DURING_DRAINS,
+    **OF_SCHEDULES,
     "not_ready": _not_ready,
     "reboot": _reboot,
     "shutdown": _shutdown,

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from tests.simulation import corrections, drains, holds, zones
+from tests.simulation import corrections, drains, holds, scheduled_jobs, zones
 from tests.simulation.continuous_jobs import with_continuous_jobs
 from tests.simulation.delayed_starts import with_delayed_starts
 from tests.simulation.drawn_disturbances import with_drawn_disturbances
@@ -49,6 +49,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 _RANGES = (
     (corrections.LATE_SEED, "corrections", partial(corrections.with_corrections, is_late=True)),
     (corrections.FIRST_SEED, "corrections", corrections.with_corrections),
+    (scheduled_jobs.FIRST_SEED, "scheduled", scheduled_jobs.with_scheduled_jobs),
     (drains.FIRST_SEED, "drains", drains.with_drains),
     (zones.FIRST_SEED, "zones", zones.with_zones),
     (holds.FIRST_SEED, "holds", holds.with_holds),

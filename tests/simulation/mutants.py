@@ -56,6 +56,7 @@ from tests.simulation.node_mutants import NODE_MUTANTS
 from tests.simulation.process import Decide
 from tests.simulation.record_mutants import RECORD_MUTANTS, Mutant
 from tests.simulation.rollback_mutants import ROLLBACK_MUTANTS
+from tests.simulation.schedule_mutants import SCHEDULE_MUTANTS
 from tests.simulation.server import Raw
 from tests.simulation.start_mutants import START_MUTANTS
 
@@ -532,5 +533,6 @@ MUTANTS: dict[str, Mutant] = {
         *NODE_MUTANTS,
         *RECORD_MUTANTS,
         *ROLLBACK_MUTANTS,
+        *SCHEDULE_MUTANTS,
     )
 }

@@ -31,7 +31,7 @@ from terminator.scope import NamespaceScope
 from tests.simulation.client import Client
 from tests.simulation.fast_runs import NOTHING, fast_run
 from tests.simulation.oracle.processes import judge_end
-from tests.simulation.server import CONFIG_MAPS, JOBS, NODES
+from tests.simulation.server import CONFIG_MAPS, JOBS, NODES, SCHEDULED_JOBS
 from tests.simulation.settings import (
     NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
     POD_START_TIMEOUT_SECONDS,
@@ -146,6 +146,11 @@ class ControllerProcess(Process):
         self._follow(controller.caches)
         if any(each.kind == "stop_all" for each in self._world.schedule.disturbances):
             self._follow_stop(controller, client)
+        if self._world.schedule.scheduled:
+            (reflector,) = controller._schedules.cache._reflector.reflectors
+            watch = Watch(self._world, self, SCHEDULED_JOBS, reflector, None)
+            self.watches[SCHEDULED_JOBS] = watch
+            self._world.server.watches[SCHEDULED_JOBS].append(watch)
         await controller.run_leader_election()
 
     def _follow_stop(self, controller: main.Controller, client: Client) -> None:

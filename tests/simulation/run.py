@@ -15,6 +15,7 @@ from tests.simulation.oracle.processes import judge_error
 from tests.simulation.oracle.quiet import restart_both, wait_until_quiet
 from tests.simulation.process import Decide, virtual
 from tests.simulation.schedule import Schedule
+from tests.simulation.schedule_disturbances import create_scheduled
 from tests.simulation.world import Step, World
 
 # What a test looks at once a run is quiet.
@@ -71,6 +72,18 @@ def simulate(
     )
 
 
+def _create_all(world: World) -> None:
+    """Have users apply their Jobs, in time, and their ScheduledJobs."""
+    schedule, loop = world.schedule, world.loop
+    for job in schedule.jobs:
+        if job.created_at:
+            loop.call_at(job.created_at, create_job, world, job)
+        else:
+            create_job(world, job)
+    for scheduled in schedule.scheduled:
+        create_scheduled(world, scheduled)
+
+
 async def _live(world: World, look: Look) -> None:
     schedule, loop = world.schedule, world.loop
     for plan in schedule.nodes:
@@ -79,11 +92,7 @@ async def _live(world: World, look: Look) -> None:
     world.workloads.begin()
     for process in world.processes.values():
         process.start()
-    for job in schedule.jobs:
-        if job.created_at:
-            loop.call_at(job.created_at, create_job, world, job)
-        else:
-            create_job(world, job)
+    _create_all(world)
     for disturbance in schedule.disturbances:
         loop.call_at(disturbance.at, apply_disturbance, world, disturbance)
     await asyncio.sleep(schedule.quiet_from)

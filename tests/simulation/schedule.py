@@ -8,9 +8,10 @@ that is `calm`, they are all short.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from daemonset_job.api.report import NODES_PER_SHARD
+from tests.simulation.loop import EPOCH
 from tests.simulation.server import Raw
 
 FAILURE_TOKEN = "no good"
@@ -117,6 +118,31 @@ class JobPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduledPlan:
+    """A ScheduledJob that a user applies: its raw spec but for the template, and what a run is.
+
+    Runs start in these `minutes` of the hour in which a simulation begins, and in no other one.
+    """
+
+    name: str = "often"
+    namespace: str = "default"
+    minutes: tuple[int, ...] = ()
+    spec: Raw = field(default_factory=dict)
+    run: JobPlan = field(default_factory=JobPlan)
+
+    @property
+    def raw_spec(self) -> Raw:
+        """The spec as the user applies it."""
+        schedule = f"{','.join(map(str, self.minutes))} {EPOCH.hour} * * *"
+        return {**self.spec, "schedule": schedule, "jobTemplate": {"spec": self.run.spec}}
+
+    @property
+    def moments(self) -> tuple[float, ...]:
+        """When runs start, in seconds from the beginning of the simulation."""
+        return tuple(60.0 * (each - EPOCH.minute) - EPOCH.second for each in self.minutes)
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Pods of another client, and the controller that creates them again.
 
@@ -181,17 +207,27 @@ class Schedule:
     api_skews: tuple[float, float] = (0.0, 0.0)
     has_last_statuses: bool = False
     workloads: tuple[Workload, ...] = ()
+    scheduled: tuple[ScheduledPlan, ...] = ()
 
     @property
     def quiet_from(self) -> float:
         """The time after which nothing disturbs the run any more."""
         last = max((d.at + min(d.seconds, 120.0) for d in self.disturbances), default=0.0)
-        return max(last, *(job.created_at for job in self.jobs)) + 5.0
+        starts = [moment for each in self.scheduled for moment in each.moments]
+        return max(last, *starts, *(job.created_at for job in self.jobs)) + 5.0
 
     def job(self, key: str) -> JobPlan | None:
         """Return the plan of the Job of that key (the first one's for ""), None for none."""
         found = next((job for job in self.jobs if key in {"", job.key}), None)
-        return found or self._rollback_of(key)
+        return found or self._run_of(key) or self._rollback_of(key)
+
+    def _run_of(self, key: str) -> JobPlan | None:
+        """Return the plan of the Job of that key if it is a run of a ScheduledJob, None if not."""
+        name, _, minute = key.rpartition("-")
+        for each in self.scheduled:
+            if f"{each.namespace}/{each.name}" == name and minute.isdigit():
+                return replace(each.run, name=key.partition("/")[2], namespace=each.namespace)
+        return None
 
     def _rollback_of(self, key: str) -> JobPlan | None:
         """Return the plan of the Job of that key if it rolls back another one, None if not.
@@ -225,5 +261,6 @@ class Schedule:
             more += f" in {node.topology_zone}" if node.topology_zone else ""
             lines.append(f"node {node.name} zone {node.zone}{more}{when}: {tasks}")
         lines += [f"pods {workload}" for workload in self.workloads]
+        lines += [f"ScheduledJob {each.name} {each.raw_spec}" for each in self.scheduled]
         lines += [str(d) for d in self.disturbances]
         return lines

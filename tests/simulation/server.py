@@ -36,6 +36,7 @@ Raw = Mapping[str, Any]
 
 PODS, NODES, EVENTS, CONFIG_MAPS = "pods", "nodes", "events", "configmaps"
 JOBS, REPORTS, DAEMON_SETS = "jobs", "jobreports", "daemonsets"
+SCHEDULED_JOBS = "scheduledjobs"
 _KINDS = {
     PODS: kind_of("", PODS),
     NODES: kind_of("", NODES),
@@ -43,6 +44,7 @@ _KINDS = {
     CONFIG_MAPS: kind_of("", CONFIG_MAPS),
     JOBS: kind_of(GROUP, JOBS),
     REPORTS: kind_of(GROUP, REPORTS),
+    SCHEDULED_JOBS: kind_of(GROUP, SCHEDULED_JOBS),
     DAEMON_SETS: kind_of("apps", DAEMON_SETS),
 }
 _APPLIED_METADATA = ("labels", "annotations", "ownerReferences", "uid")

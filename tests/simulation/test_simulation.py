@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from job_controller.core.state import counting as tally
-from tests.simulation import corrections, drains, holds, zones
+from tests.simulation import corrections, drains, holds, scheduled_jobs, zones
 from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import DECIDE, MUTANTS, deletes_without_version
 from tests.simulation.oracle import INVARIANTS
@@ -30,11 +30,14 @@ CORRECTED = range(corrections.FIRST_SEED, corrections.FIRST_SEED + 60)
 CORRECTED_LATE = range(corrections.LATE_SEED, corrections.LATE_SEED + 60)
 # Those whose Jobs cordon or drain their nodes.
 DRAINED = range(drains.FIRST_SEED, drains.FIRST_SEED + 80)
+# Those with a ScheduledJob.
+SCHEDULED = range(scheduled_jobs.FIRST_SEED, scheduled_jobs.FIRST_SEED + 60)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
     "zones": ZONED,
     "drains": DRAINED,
+    "scheduled": SCHEDULED,
     "corrections": CORRECTED,
     "late corrections": CORRECTED_LATE,
 }
@@ -134,6 +137,7 @@ RARE = {
     "needs_one_node": holds.FIRST_SEED,
     "leaves_cordons_of_unstarted_jobs": drains.FIRST_SEED + 20,
     "trusts_cached_lists": drains.FIRST_SEED,
+    "ignores_deadlines_of_starts": scheduled_jobs.FIRST_SEED,
 }
 
 
@@ -167,6 +171,21 @@ def test_nodes_are_cordoned_and_drained_and_some_drains_fail():
         simulate(schedule, look=look)
     assert set(counts) == {"cordons", "evictions", "DrainTimedOut", "DrainRefused"}
     assert min(counts.values()) >= 5, counts
+
+
+def test_runs_of_scheduled_jobs_start_and_overlap():
+    counts = Counter()
+
+    def look(world):
+        schedules = world.oracle.schedules
+        counts["started"] += any(schedules.made.values())
+        counts["several"] += any(len(made) > 1 for made in schedules.made.values())
+        counts.update(dict.fromkeys(schedules.overlaps, 1))
+
+    for schedule in map(generate_schedule, SCHEDULED):
+        simulate(schedule, look=look)
+    assert set(counts) == {"started", "several", "Allow", "Forbid", "Replace"}
+    assert min(counts.values()) >= 2, counts
 
 
 def test_zones_are_of_several_nodes_and_some_change():

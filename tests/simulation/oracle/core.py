@@ -25,6 +25,7 @@ from tests.simulation.oracle.pod_deletions import judge_pod_deletion
 from tests.simulation.oracle.reboots import Reboots
 from tests.simulation.oracle.record_history import judge_history
 from tests.simulation.oracle.rollbacks import Rollbacks
+from tests.simulation.oracle.schedules import Schedules
 from tests.simulation.oracle.set_aside import judge_set_aside
 from tests.simulation.oracle.started_nodes import StartedNodes
 from tests.simulation.oracle.starts import Starts
@@ -91,6 +92,7 @@ class Oracle:
         self.node_changes = NodeChanges(world, self)
         self.corrections = Corrections(world, self)
         self.cordons = Cordons(world, self)
+        self.schedules = Schedules(world, self)
         self.evictions = Evictions(world, self)
 
     def violate(self, invariant: str, words: str) -> None:
@@ -120,6 +122,7 @@ class Oracle:
             self.their_writes += 1
         if old is None:
             self.born[write.raw["metadata"]["uid"]] = self._world.loop.moment
+        self.schedules.written(write)
         if plural == JOBS and new is not None:
             self._job_written(old, new)
         elif plural == REPORTS and new is not None:
@@ -157,6 +160,7 @@ class Oracle:
             if owner := controller_of(new):
                 self.owners[meta["uid"]] = owner
             self.images_first.job_made(new)
+            self.schedules.job_made(new)
             return
         self.corrections.job_written(old, new)
         self.deadlines.job_written(old, new)
@@ -207,6 +211,7 @@ class Oracle:
     def _judge_job_deletion(self, process: Process, job: Raw, view: View | None) -> None:
         uid = job["metadata"]["uid"]
         if controller_of(job) and process.name == "controller":
+            self.schedules.judge_deletion(job)
             return  # a part of the run of another Job, which needs it no more
         if process.name != "terminator":
             self.violate("deletion", f"{process.name} deletes the Job")

@@ -91,6 +91,7 @@ def judge_final_state(world: World) -> None:
         _Rest(world, job).judge()
     if not is_refused:
         world.oracle.cordons.judge_rest()
+        world.oracle.schedules.judge_rest()
 
 
 def _judge_closed(world: World, report: Raw) -> None:
