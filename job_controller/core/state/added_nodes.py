@@ -26,10 +26,10 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_r
 def adds_nodes(snapshot: Snapshot) -> bool:
     """Return whether the Job's newest `spec.nodes` adds a node; False once that is applied.
 
-    A node that completed or failed in this run is not added: it is done. One that has begun is, also
-    if its own condition keeps its pod off at the moment: it stays desired. A selection with too many
-    terms may add any node, and the status says what is wrong with it. Without a DaemonSet only a
-    change of the spec that is not in the status yet can add one. A refusal of the DaemonSet adds
+    A node that completed or failed in this run is not added: it is done. One that has begun is
+    added even if its own condition keeps its pod off at the moment: it stays desired. A selection
+    with too many terms may add any node, and the status says what is wrong with it. Without a
+    DaemonSet only a change of the spec that is not in the status yet can add one. A refusal of the DaemonSet adds
     none: the run was opened before the DaemonSet was applied.
     """
     job, daemon_set = snapshot.job, snapshot.owned_daemon_set

@@ -25,7 +25,7 @@ INVARIANTS = (
         seed=200,
         excuses={
             "away": "The node was away when the rollback ended, or a moment before.",
-            "unrecorded": "The pod was gone before a controller recorded that its task had started.",
+            "unrecorded": "The pod was gone before its start was on record.",
             "lost": "A pod ended before its task started, and its kubelet says, as of a task that "
             "it cannot find any more: ContainerStatusUnknown.",
             "killed late": "A pod is deleted by force, and its kubelet is about to kill its task.",
