@@ -65,7 +65,10 @@ def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targe
 
 
 def has_started(record: NodeRecord, evidence: Evidence | None) -> bool:
-    """Return whether the node's task has ever started, by its record and its evidence."""
+    """Return whether the node's task has ever started, by its record and its evidence.
+
+    Its earlier failures do not show it: a node with the name of another one has those of that one.
+    """
     if evidence is not None and evidence.node_uid == record.uid:
         return True
     return (
@@ -73,7 +76,6 @@ def has_started(record: NodeRecord, evidence: Evidence | None) -> bool:
         or record.started_at is not None
         or record.exit_code is not None
         or record.state in _STARTED
-        or any(failure.exit_code is not None for failure in record.failures)
     )
 
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from daemonset_job.api import names
 from daemonset_job.api.job import Job, parse_job
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_totals import NodeTotals
@@ -74,9 +73,6 @@ class PartsWorld(RolloutWorld):
             conditions=conditions,
         )
         self.owned[name] = replace(job, status=status)
-
-    def retry(self, value: str) -> None:
-        self.cluster.job = replace(self.cluster.job, annotations={names.ANNOTATION_RETRY: value})
 
 
 class StandingPartsWorld(PartsWorld, StandingWorld):

@@ -55,6 +55,9 @@ class RolloutWorld:
     def request(self, **requests: Any) -> None:
         self.cluster.job = replace(self.cluster.job, requests=RolloutRequests(**requests))
 
+    def retry(self, value: str = "1") -> None:
+        self.cluster.job = replace(self.cluster.job, annotations={names.ANNOTATION_RETRY: value})
+
     def step(self, passes: int = 1) -> Plan:
         """Decide, and do what the plan says; only what it opens starts."""
         for _ in range(passes):

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from daemonset_job.api import names
 from daemonset_job.api.container import Container
 from daemonset_job.api.job import parse_job
 from daemonset_job.api.job_spec import parse_spec
@@ -449,8 +448,7 @@ def test_an_aborted_run_is_rolled_back_only_when_a_person_asks():
 def test_a_retry_is_not_acted_on_after_a_rollback():
     world = failed_world()
     world.step(5)
-    retried = replace(world.cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
-    world.cluster.job = retried
+    world.retry()
     world.step(3)
     assert world.phase == "Failed"
     assert "no retry is acted on after a rollback: apply a new Job" in world.message

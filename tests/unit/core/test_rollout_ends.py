@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from daemonset_job.api import names
 from daemonset_job.api.choices import FailureAction, PodPolicy
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Rollout, Step, SuccessPolicy
@@ -44,7 +43,7 @@ def test_no_retry_revives_an_aborted_run_and_neither_does_the_removal_of_the_req
     world.step(3)
     ended = world.cluster.job.status.completion_time
     world.request()
-    world.cluster.job = replace(world.cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    world.retry()
     world.step(5)
     assert world.phase == "Failed"
     assert world.started == ["a"]

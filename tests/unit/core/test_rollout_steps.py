@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from daemonset_job.api import names
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.rollout import Check, Rollout, Step
@@ -260,7 +259,7 @@ def test_a_failed_check_pauses_the_run_if_the_policy_says_so_and_a_retry_checks_
     world.step(3)
     assert world.started == ["a"], "an approval does not overrule a failed check"
     world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], ready=True)
-    world.cluster.job = replace(world.cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    world.retry()
     world.step(8)
     assert world.at_work == ["b", "c", "d"]
 
