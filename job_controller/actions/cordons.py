@@ -17,6 +17,7 @@ from daemonset_job.kube.client.resource import NODES
 from job_controller.actions.errors import RefusedError, most_severe
 from job_controller.actions.node_changes import dry_run_node_patch
 from job_controller.actions.writer import Writer
+from job_controller.caches import watch_id
 from job_controller.core.drain_actions import (
     CordonNodes,
     DryRunCordon,
@@ -91,17 +92,24 @@ class CordonActions:
     async def _patch(self, cordon: NodeCordon, build: _Build) -> bool:
         """Patch the node, read from the server; return whether there was anything to do.
 
+        Reconciles of the Job wait until the cache has the node as it is now. By an older cache, a
+        gate could be removed although the node is not cordoned any more.
+
         Raises Conflict if it was changed meanwhile.
         """
         found = (await self._writer.client.find(NODES, cordon.node)).item
         if found is None or (found.get("metadata") or {}).get("uid") != cordon.uid:
             return False  # deleted: nothing has to be changed
         patch = build(found, cordon)
-        if not patch:
-            return False
-        with suppress(NotFound):
-            await self._writer.client.merge_patch(NODES, cordon.node, patch)
-        return True
+        if patch:
+            try:
+                found = await self._writer.client.merge_patch(NODES, cordon.node, patch)
+            except NotFound:
+                return True
+        version = (found.get("metadata") or {}).get("resourceVersion") or ""
+        key = cordon.mark.namespace, cordon.mark.job_name
+        self._writer.written.wrote(key, watch_id(NODES.plural, ""), version)
+        return bool(patch)
 
 
 def _cordon(raw: Mapping[str, Any], cordon: NodeCordon) -> dict[str, Any]:

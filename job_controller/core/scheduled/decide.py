@@ -44,6 +44,8 @@ DELETIONS_AT_ONCE = 20
 # The longest time until the clock is looked at again: it may have been set.
 LONGEST_WAIT_SECONDS = 600.0
 REFUSED_SECONDS = 30.0
+# A start is missed when its deadline has passed, and not at that moment.
+_AFTER_DEADLINE_SECONDS = 1.0
 
 _Found = tuple[SchedulingReason, str]
 _WARNINGS = frozenset(
@@ -55,6 +57,7 @@ _WARNINGS = frozenset(
         SchedulingReason.TOO_MANY_RUNS,
     }
 )
+_WAITS = frozenset({SchedulingReason.WAITING_FOR_RUN, SchedulingReason.TOO_MANY_RUNS})
 _WORKS = frozenset(
     {SchedulingReason.SCHEDULED, SchedulingReason.WAITING_FOR_RUN, SchedulingReason.START_MISSED}
 )
@@ -202,6 +205,10 @@ def _finish(
         waits.append(max((starts.next - now).total_seconds(), 0.0))
     if reason == SchedulingReason.JOB_REFUSED:
         waits.append(REFUSED_SECONDS)
+    limit = scheduled.spec.starting_deadline_seconds
+    if starts.due is not None and limit is not None and reason in _WAITS:
+        # From then on the start is missed, and the status says so.
+        waits.append((starts.due - now).total_seconds() + limit + _AFTER_DEADLINE_SECONDS)
     deletions = _excess(snapshot)
     if len(deletions) == DELETIONS_AT_ONCE:
         waits.append(1.0)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.oracle.facts import rollout_of
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states
 from tests.simulation.pod_status import task_status
@@ -51,6 +52,7 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
         return
     spec = oracle.completion.newest(job_uid)
     is_released = spec.get("completion", {}).get("release", False)
+    is_rolled_out = rollout_of({"spec": spec}) is not None
     is_retried = any(d.kind == "retry" for d in world.schedule.disturbances)
     demands, pod_uid = oracle.demands, pod["metadata"]["uid"]
     if job_uid in demands.images and demands.may_run_again(
@@ -62,7 +64,7 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
         or _has_exited_after_token(world, pod, job_uid)
         or (is_released and oracle.is_entered(job_uid, node, raw["metadata"]["uid"]))
         or _is_taken_back(world, pod, job_uid)
-        or ("rollout" in spec and "setAsideAt" in (node_states(world, job_uid).get(node) or {}))
+        or (is_rolled_out and "setAsideAt" in (node_states(world, job_uid).get(node) or {}))
         or _holds_rollback(world, pod, job_uid)
     ):
         return

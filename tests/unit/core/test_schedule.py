@@ -124,6 +124,18 @@ def test_forbid_waits_for_the_run_before_and_then_starts_the_newest_one():
     assert plan.start.moment == NOON + 5 * MINUTE
 
 
+def test_a_start_that_waits_is_looked_at_when_its_deadline_has_passed():
+    """Until then the status says that it waits, and from then on that it was missed."""
+    policy = {"concurrency_policy": ConcurrencyPolicy.FORBID, "starting_deadline_seconds": 30}
+    before = (Run(name(NOON - 5 * MINUTE), "a"),)
+    plan = decide_schedule(ScheduleSnapshot(scheduled(**policy), before), NOON)
+    assert reason(plan) == SchedulingReason.WAITING_FOR_RUN
+    later = NOON + timedelta(seconds=plan.requeue_after)
+    assert timedelta(seconds=30) < later - NOON < MINUTE
+    plan = decide_schedule(ScheduleSnapshot(scheduled(**policy), before), later)
+    assert reason(plan) == SchedulingReason.START_MISSED
+
+
 def test_replace_deletes_the_run_before_and_not_the_one_that_it_starts():
     policy = {"concurrency_policy": ConcurrencyPolicy.REPLACE}
     runs = (Run(name(NOON - 5 * MINUTE), "a"), Run(name(NOON), "b"))
