@@ -140,7 +140,9 @@ class Evictions:
         self.counts[reason] += 1
         self._oracle.failures.allow_failure(node, job_uid)
         now = self._world.loop.moment
-        pods = [*self._others_on(node, since=now - LIST_SECONDS)]
+        # The write may come long after the decision.
+        decided_at = self._world.decided_at.get(job_uid, now)
+        pods = [*self._others_on(node, since=decided_at - LIST_SECONDS)]
         fates = {pod.path: _becomes(pod, drain) for pod in pods}
         if reason == "DrainRefused":
             is_so = REFUSED in fates.values() or any(self._forged_on(node))
