@@ -14,7 +14,7 @@ from daemonset_job.api.states import NodeState
 from job_controller import drains
 from job_controller.actions import cordons as actions
 from job_controller.core import decide as decision
-from job_controller.core import preparation, start
+from job_controller.core import preparation
 from job_controller.core.drain_actions import NodeCordon
 from job_controller.core.preparation import Preparation
 from job_controller.core.state import drain_failures, evictions
@@ -62,13 +62,6 @@ def uncordons_failed_nodes_at_once() -> Iterator[None]:
 def leaves_cordons() -> Iterator[None]:
     """No turn of a node is over."""
     with patch.object(preparation, "_find_over", lambda *_: ()):
-        yield
-
-
-@contextmanager
-def leaves_cordons_of_unstarted_jobs() -> Iterator[None]:
-    """A cordon stays that the cache of nodes has only after the start was taken back."""
-    with patch.object(start, "_without_cordons", lambda _snapshot, plan: plan):
         yield
 
 
@@ -134,7 +127,6 @@ CORDON_MUTANTS: tuple[Mutant, ...] = (
     starts_before_cordon,
     uncordons_failed_nodes_at_once,
     leaves_cordons,
-    leaves_cordons_of_unstarted_jobs,
     lifts_all_cordons,
     starts_undrained_nodes,
     trusts_cached_lists,

@@ -136,7 +136,6 @@ RARE = {
     "approves_steps_itself": holds.FIRST_SEED + 10,
     "continues_after_abort": holds.FIRST_SEED,
     "needs_one_node": holds.FIRST_SEED,
-    "leaves_cordons_of_unstarted_jobs": drains.FIRST_SEED + 20,
     "trusts_cached_lists": drains.FIRST_SEED,
     "ignores_deadlines_of_starts": scheduled_jobs.FIRST_SEED,
 }
