@@ -70,7 +70,7 @@ def taken_back_status(job: Job, now: datetime) -> JobStatus:
 def _failure_conditions(job: Job) -> list[Condition]:
     """Return that the run is not failed any more, and how it had failed; none if it never did."""
     failed = job.condition(ConditionType.FAILED)
-    if failed is None or (not failed.status and failed.reason != FailedReason.START_TAKEN_BACK):
+    if failed is None:
         return []
     if failed.status:
         at = job.status.completion_time or failed.last_transition_time

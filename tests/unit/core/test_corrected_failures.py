@@ -253,3 +253,20 @@ def test_a_second_correction_keeps_the_failure_of_the_start_before():
     decided(cluster)
     assert is_taken_back(cluster)
     assert cluster.job.status.condition(ConditionType.FAILED).message == before.message
+
+
+def test_that_a_failed_run_was_retried_stays_when_its_start_is_taken_back():
+    """Found by the simulation, seed 6000000121: the condition vanished."""
+    cluster = spec(replaced(failed()), suspend=True)
+    ends = [
+        replace(each, status=False, reason="Retrying")
+        if each.type == ConditionType.FAILED
+        else each
+        for each in cluster.job.status.conditions
+    ]
+    cluster.job = replace(cluster.job, status=replace(cluster.job.status, conditions=tuple(ends)))
+    cluster.report_status["phase"] = "Running"
+    decided(cluster, ended_pods=ended(*NODES))
+    assert is_taken_back(cluster)
+    assert conditions(cluster)["Failed"] == ("False", "Retrying")
+    assert conditions(cluster)["Stalled"][0] == "False"
