@@ -29,8 +29,8 @@ def adds_nodes(snapshot: Snapshot) -> bool:
     A node that completed or failed in this run is not added: it is done. One that has begun is
     added even if its own condition keeps its pod off at the moment: it stays desired. A selection
     with too many terms may add any node, and the status says what is wrong with it. Without a
-    DaemonSet only a change of the spec that is not in the status yet can add one. A refusal of the DaemonSet adds
-    none: the run was opened before the DaemonSet was applied.
+    DaemonSet only a change of the spec that is not in the status yet can add one. A refusal of the
+    DaemonSet adds none: the run was opened before the DaemonSet was applied.
     """
     job, daemon_set = snapshot.job, snapshot.owned_daemon_set
     if daemon_set is None:
