@@ -105,8 +105,11 @@ def runs_as(owned: Job, spec: Mapping[str, Any]) -> bool:
 
     An owner reference proves nothing: any client may have created the Job with it, or changed it
     before its start. How fast and how often it runs is not compared, because people may change it.
+    So may they change the fields of `drain`, but not whether nodes are drained.
     """
     raw = owned.raw_spec
+    if ("drain" in raw) != ("drain" in spec):
+        return False
     completion, expected = raw.get("completion") or {}, spec.get("completion") or {}
     return all((raw.get(key) or None) == (spec.get(key) or None) for key in _WHAT_RUNS) and all(
         (completion.get(key) or default) == (expected.get(key) or default)

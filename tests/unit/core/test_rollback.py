@@ -375,6 +375,7 @@ def test_the_nodes_of_as_many_jobs_as_there_may_be_are_rolled_back(monkeypatch, 
         {"completion": {"mode": "Exit"}},
         {"completion": {"token": "fake"}},
         {"template": {"spec": {"nodeSelector": {"never": "there"}}}},
+        {"drain": {"deleteEmptyDirData": True}},
     ],
 )
 def test_a_job_that_does_something_else_is_never_taken_for_the_rollback(change):
