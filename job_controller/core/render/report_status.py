@@ -162,6 +162,7 @@ def _is_informative(record: NodeRecord) -> bool:
         or record.earlier_pods
         or record.rerun
         or record.turn_at
+        or record.step
         or has_failures(record)
     )
 
@@ -180,6 +181,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
             and (
                 record.attempts
                 or has_failures(record)
+                or record.step
                 or record.earlier_pods
                 or has_begun(recorded.get(name))
             )

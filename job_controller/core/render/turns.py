@@ -33,12 +33,9 @@ def with_turns(
             turn_at, step = known.turn_at, known.step
         elif name in rollout.turns:
             turn_at, step = whole_seconds(now), rollout.turns[name]
-        elif (
-            (aside is not None or record.state == NodeState.REMOVED)
-            and known is not None
-            and (known.uid, known.revision) == (record.uid, record.revision)
-        ):
-            # The step has had this node, whatever became of it.
+        elif known is not None and known.revision == record.revision:
+            # The step has had the node of that name, whatever became of it. If it gets its next
+            # turn, no other node takes its place.
             step = known.step
         if (record.turn_at, record.step, record.set_aside_at) != (turn_at, step, aside):
             record = replace(record, turn_at=turn_at, step=step, set_aside_at=aside)

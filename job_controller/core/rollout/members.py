@@ -10,10 +10,10 @@ from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.rollout import Rollout, Step, share_of
 from daemonset_job.api.states import NodeState
+from job_controller.core.rollout.kept_nodes import find_left, find_waiting_again
 from job_controller.core.rollout.node_order import sort_nodes, zone_of
 from job_controller.core.rollout.places import Places
 from job_controller.core.rollout.turns import Place
-from job_controller.core.state.absence import has_begun
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
@@ -26,7 +26,7 @@ class StepMembers:
 
     `waiting` are those that may get their turn in it, in their order. `is_done`: no further node
     has to have its turn in it, and all that had theirs have finished. `had_turn` are the names of
-    the nodes that had their turn in this step. Those of them in `left` have left the cluster since.
+    the nodes that had their turn in this step. Those of them in `left` have left since.
     `is_empty`: its selector selects no node.
     """
 
@@ -62,7 +62,7 @@ def find_members(
         for name in places.turned.keys() | counts.set_aside
         if name in records and records[name].step == number
     )
-    gone = _left_after_turn(snapshot, records)
+    gone = find_left(snapshot, counts, records)
     left = frozenset(name for name in gone if records[name].step == number)
     if step is None or not counts.desired:
         # Without nodes no step is over: some may join, or be selected by a change of the Job.
@@ -75,8 +75,10 @@ def find_members(
         idle = _set_aside_without_turn(snapshot, counts, records)
         target = min(max(share_of(step.nodes, total), 1), max(total - len(idle), 0))
         lacking = max(target - len(begun - idle - gone) - len(gone), 0)
-        is_done = not lacking and not places.taken
-        return StepMembers(waiting[:lacking], is_done, had_turn | left, left)
+        again = find_waiting_again(snapshot, counts) - begun
+        others = max(lacking - len(again), 0)
+        is_done = not lacking and not again and not places.taken
+        return StepMembers(_first(waiting, again, others), is_done, had_turn | left, left)
     chosen = parse_label_selector(step.selector)
     selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
     return StepMembers(
@@ -93,9 +95,7 @@ def ordered_nodes(snapshot: Snapshot, counts: NodeCounts) -> list[Node]:
     """Return all desired nodes in the order of their turns."""
     rollout = snapshot.job.spec.rollout
     assert rollout is not None
-    found = counts.nodes.keys() | counts.absent.keys()
-    found |= counts.completed_without_pod | counts.completed_unselected
-    records = merge_records(snapshot)
+    found, records = counts.desired_names, merge_records(snapshot)
     return sort_nodes(
         (snapshot.nodes[name] for name in found if name in snapshot.nodes),
         rollout.order,
@@ -145,22 +145,10 @@ def _set_aside_without_turn(
     }
 
 
-def _left_after_turn(snapshot: Snapshot, records: Mapping[str, NodeRecord]) -> set[str]:
-    """Return the nodes that left the cluster after they had begun what the Job runs.
-
-    They stay counted for their step. The task may be why a machine is replaced. If others had their
-    turn in its place, a step of one node could go through the cluster before its check.
-    """
-    found = set()
-    for name, record in records.items():
-        if not record.step or record.revision != snapshot.job.revision:
-            continue
-        if not has_begun(record) and record.state not in {NodeState.FAILED, NodeState.REMOVED}:
-            continue
-        node = snapshot.nodes.get(name)
-        if node is None or node.uid != record.uid:
-            found.add(name)
-    return found
+def _first(waiting: tuple[Place, ...], again: set[str], others: int) -> tuple[Place, ...]:
+    """Return the waiting nodes that are in `again`, and as many others, in their order."""
+    chosen = again.union([place.name for place in waiting if place.name not in again][:others])
+    return tuple(place for place in waiting if place.name in chosen)
 
 
 def _begun_nodes(snapshot: Snapshot, counts: NodeCounts, places: Places) -> set[str]:

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import add_seconds
+from job_controller.core.rollout.kept_nodes import find_waiting_again
 from job_controller.core.rollout.places import Places
 from job_controller.core.state.failure_budget import is_within_budget
 from job_controller.core.state.first_seen import node_not_ready
@@ -51,8 +52,9 @@ def find_due(
     has_rollout = snapshot.job.spec.rollout is not None
     if open_nodes and not has_rollout:
         return SetAside()
-    # Others wait for the places that these nodes take.
-    blocks_others = bool(open_nodes) and bool(places.taken)
+    # Others wait for the places that these nodes take, or for their next turn in the step.
+    has_place = bool(places.taken) or bool(away & find_waiting_again(snapshot, counts))
+    blocks_others = bool(open_nodes) and has_place
     return SetAside(
         away if blocks_others or is_within_budget(snapshot.job, counts) else frozenset()
     )

@@ -173,7 +173,7 @@ def _judge_step(snapshot: Snapshot, end: _Finish, completed: set[str], now: date
     if not completed:
         words = "none of its nodes has completed"
         if end.members.left:
-            words = f"its nodes have left the cluster: {fold(end.members.left, limit=_NAMES_LIMIT)}"
+            words = f"its nodes have left: {fold(end.members.left, limit=_NAMES_LIMIT)}"
         return _Verdict(CheckResult(CheckState.INCONCLUSIVE, words), progress)
     assert progress.soak_started_at is not None
     limit = step.soak_seconds + step.check.timeout_seconds

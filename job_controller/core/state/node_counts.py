@@ -110,6 +110,12 @@ class NodeCounts:
             found |= self.completed_without_pod | self.completed_unselected
         return sorted(found)
 
+    @property
+    def desired_names(self) -> set[str]:
+        """The names of the desired nodes that are known; some of them may be deleted since."""
+        found = self.nodes.keys() | self.absent.keys()
+        return found | self.completed_without_pod | self.completed_unselected
+
     def record(self, name: str) -> NodeRecord:
         """Return the record of a node that is in `nodes` or `absent`."""
         node = self.nodes.get(name)

@@ -78,13 +78,13 @@ class RolloutWorld:
             case RemoveSchedulingGates():
                 for pod in action.pods:
                     self.started.append(pod.node_name)
-                    self._put(make_pod(pod.node_name, uid=pod.uid))
+                    self.put(make_pod(pod.node_name, uid=pod.uid))
             case DeletePods():
                 for pod in action.pods:
                     serial = int(pod.uid.rsplit("-", 1)[1]) + 1
-                    self._put(gated_pod(pod.node_name, serial=serial))
+                    self.put(gated_pod(pod.node_name, serial=serial))
 
-    def _put(self, pod: Any) -> None:
+    def put(self, pod: Any) -> None:
         others = [each for each in self.cluster.pods if each.node_name != pod.node_name]
         self.cluster.pods = [*others, pod]
 
@@ -95,7 +95,7 @@ class RolloutWorld:
 
     def fail(self, name: str) -> None:
         (pod,) = [each for each in self.cluster.pods if each.node_name == name]
-        self._put(replace(pod, container=FAILED))
+        self.put(replace(pod, container=FAILED))
 
     def lose(self, name: str) -> None:
         node = self.cluster.nodes[name]
@@ -105,6 +105,10 @@ class RolloutWorld:
     def remove(self, name: str) -> None:
         """Take a node out of the cluster, with its pod."""
         del self.cluster.nodes[name]
+        self.take_pod(name)
+
+    def take_pod(self, name: str) -> None:
+        """Take the pod of a node away; no other one follows."""
         self.cluster.pods = [pod for pod in self.cluster.pods if pod.node_name != name]
 
     def replace(self, name: str) -> None:
@@ -112,7 +116,7 @@ class RolloutWorld:
         self.remove(name)
         self.step()
         self.cluster.nodes[name] = make_node(name, uid=f"{name}-uid-2")
-        self._put(gated_pod(name, serial=2))
+        self.put(gated_pod(name, serial=2))
 
     @property
     def at_work(self) -> list[str]:

@@ -101,7 +101,7 @@ def test_a_completed_node_that_does_its_work_again_keeps_no_rollback_waiting():
     world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
     world.step(3)
     world.complete("a")
-    world._put(make_pod("a", serial=2))
+    world.put(make_pod("a", serial=2))
     world.fail("b")
     world.step(2)
     assert world.rollback is not None
@@ -122,7 +122,7 @@ def test_a_pod_whose_task_cannot_start_keeps_no_rollback_waiting(reason):
     assert world.at_work == ["a", "b"]
     (pod,) = [each for each in world.cluster.pods if each.node_name == "a"]
     waiting = Container(state="waiting", reason=reason)
-    world._put(replace(pod, container=waiting, phase="Pending"))
+    world.put(replace(pod, container=waiting, phase="Pending"))
     world.seen = timedelta(seconds=60)
     world.fail("b")
     world.step(7)
@@ -134,7 +134,7 @@ def test_a_pod_that_may_start_any_moment_is_waited_for():
     world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
     world.step(3)
     (pod,) = [each for each in world.cluster.pods if each.node_name == "a"]
-    world._put(replace(pod, container=Container(state="waiting"), phase="Pending"))
+    world.put(replace(pod, container=Container(state="waiting"), phase="Pending"))
     world.seen = timedelta(seconds=40)
     world.fail("b")
     world.step(5)
@@ -169,7 +169,7 @@ def test_a_task_that_starts_while_its_pod_is_being_deleted_is_rolled_back_too(ch
     world = RollbackWorld(*ABC, rollout={"maxParallel": 2}, failurePolicy=policy)
     world.step(3)
     (pod,) = [each for each in world.cluster.pods if each.node_name == "a"]
-    world._put(replace(pod, container=None, phase="Pending"))
+    world.put(replace(pod, container=None, phase="Pending"))
     world.step()
     world.fail("b")
     world.step()

@@ -13,7 +13,7 @@ def test_a_new_node_with_the_name_of_a_failed_one_is_not_rolled_back():
     world.remove("b")
     world.step()
     world.cluster.nodes["b"] = make_node("b", uid="another")
-    world._put(gated_pod("b", serial=2))
+    world.put(gated_pod("b", serial=2))
     world.step()
     assert world.report["nodeStates"]["b"]["failures"][0]["exitCode"] == 2
     assert world.started.count("b") == 1

@@ -72,7 +72,7 @@ def test_suspension_gives_no_turn_and_takes_none_back():
 def test_a_node_whose_pod_was_deleted_keeps_its_place_and_starts_again():
     world = RolloutWorld(*NODES, rollout=ONE)
     world.step(5)
-    world._put(gated_pod("a", serial=9))
+    world.put(gated_pod("a", serial=9))
     world.step(4)
     assert world.started == ["a", "a"]
     assert set(world.turns()) == {"a"}
@@ -107,7 +107,7 @@ def test_a_lowered_limit_holds_turns_that_are_written_but_not_taken():
 
 def test_a_pod_that_runs_without_a_turn_takes_a_place():
     world = RolloutWorld(*NODES, rollout=ONE)
-    world._put(replace(gated_pod("c", serial=1), gates=(), is_scheduled=True))
+    world.put(replace(gated_pod("c", serial=1), gates=(), is_scheduled=True))
     world.step(5)
     assert world.started == []
     assert set(world.turns()) == {"c"}

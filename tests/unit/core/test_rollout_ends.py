@@ -315,7 +315,7 @@ def test_a_failed_node_that_is_down_frees_its_place():
     world.lose("a")
     taint = Taint("node.kubernetes.io/unreachable", "NoSchedule")
     world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], taints=(taint,))
-    world._put(make_pod("a", serial=9, is_terminating=True))
+    world.put(make_pod("a", serial=9, is_terminating=True))
     world.step(10)
     assert world.started[-1] == "b"
 

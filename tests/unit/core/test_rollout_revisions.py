@@ -28,8 +28,8 @@ class StandingWorld(RolloutWorld):
     def revision(self) -> str:
         return self.cluster.job.revision
 
-    def _put(self, pod: Any) -> None:
-        super()._put(replace(pod, revision=self.revision))
+    def put(self, pod: Any) -> None:
+        super().put(replace(pod, revision=self.revision))
 
     def _execute(self, action: Any) -> None:
         if isinstance(action, RemoveSchedulingGates):

@@ -28,8 +28,8 @@ class StandingWorld(RolloutWorld):
             gated_pod(name, serial=serial, revision=revision) for name in self.cluster.nodes
         ]
 
-    def _put(self, pod: Pod) -> None:
-        super()._put(replace(pod, revision=self.cluster.job.revision))
+    def put(self, pod: Pod) -> None:
+        super().put(replace(pod, revision=self.cluster.job.revision))
 
     def complete(self, *node_names: str) -> None:
         super().complete(*node_names)

@@ -1,0 +1,114 @@
+"""A step of a few nodes stays with them, whatever becomes of them before their next turn."""
+
+from dataclasses import replace
+
+import pytest
+
+from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.rollout import Order, Step
+from daemonset_job.api.taints import Taint
+from tests.unit.builders import gated_pod
+from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld, steps
+
+NODES = ("a", "b", "c", "d")
+CANARY = steps(Step(nodes=1, soak_seconds=100))
+
+
+def test_a_node_that_is_tried_again_has_the_next_turn_of_its_step():
+    policy = FailurePolicy(FailureAction.PAUSE)
+    world = RolloutWorld(*NODES, rollout=CANARY, failure_policy=policy)
+    for retry in range(3):
+        world.step(6)
+        world.fail("a")
+        world.step(10)
+        world.retry(str(retry))
+    world.step(10)
+    assert world.started == ["a"] * 4
+
+
+def test_a_node_that_is_back_after_it_was_set_aside_has_the_next_turn_of_its_step():
+    world = RolloutWorld(*NODES, rollout=CANARY, failure_policy=WITHIN_ONE)
+    world.step(6)
+    world.lose("a")
+    world.step(20)
+    assert "setAsideAt" in world.cluster.report_status["nodeStates"]["a"]
+    world.take_pod("a")
+    world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], ready=True)
+    world.step(10)
+    assert world.started == ["a"], "it has no pod yet"
+    world.put(gated_pod("a", serial=9))
+    world.step(10)
+    assert world.started == ["a", "a"]
+
+
+@pytest.mark.parametrize("order", list(Order))
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_a_node_that_is_registered_again_has_the_next_turn_of_its_step(order, has_failed):
+    rollout = replace(CANARY, order=order)
+    world = RolloutWorld(*NODES, rollout=rollout, failure_policy=WITHIN_ONE)
+    world.step(6)
+    (name,) = world.started
+    if has_failed:
+        world.fail(name)
+        world.step(6)
+    world.replace(name)
+    world.step(10)
+    assert world.started == [name, name]
+
+
+def by_label(world: RolloutWorld) -> None:
+    world.label("a", configured="true")
+
+
+def by_taint(world: RolloutWorld) -> None:
+    node = world.cluster.nodes["a"]
+    world.cluster.nodes["a"] = replace(node, taints=(Taint("broken", "NoExecute"),))
+
+
+UNCONFIGURED = NodeSelection(
+    selector={"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
+)
+
+
+@pytest.mark.parametrize("leaves", [by_label, by_taint])
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_no_node_takes_the_place_of_one_that_left_the_selection_by_itself(leaves, has_failed):
+    world = RolloutWorld(*NODES, rollout=CANARY, nodes=UNCONFIGURED, failure_policy=WITHIN_ONE)
+    world.step(6)
+    if has_failed:
+        world.fail("a")
+        world.step(6)
+    leaves(world)
+    world.take_pod("a")
+    world.cluster.desired = 3
+    world.step(120)
+    assert world.started == ["a"]
+    assert "its nodes have left: a" in world.condition("Suspended")[2]
+
+
+def test_a_node_that_the_user_took_out_makes_room_in_its_step():
+    world = RolloutWorld(*NODES, rollout=CANARY)
+    world.step(6)
+    world.cluster.started_with = world.cluster.job.selection_hash
+    spec = replace(world.cluster.job.spec, nodes=NodeSelection(exclude=("a",)))
+    raw = {**world.cluster.job.raw_spec, "nodes": {"exclude": ["a"]}}
+    world.cluster.job = replace(world.cluster.job, spec=spec, raw_spec=raw, generation=2)
+    world.take_pod("a")
+    world.cluster.desired = 3
+    world.step(10)
+    assert world.started == ["a", "b"]
+
+
+def test_a_node_that_waits_again_and_is_unreachable_keeps_no_other_from_its_turn():
+    policy = FailurePolicy(FailureAction.CONTINUE)
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=2)), failure_policy=policy)
+    world.step(6)
+    world.fail("a")
+    world.step(3)
+    world.lose("a")
+    world.retry()
+    world.step(3)
+    world.complete("b")
+    world.step(20)
+    assert world.started == ["a", "b", "c", "d"]
