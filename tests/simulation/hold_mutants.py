@@ -10,7 +10,7 @@ from daemonset_job.api.job import Job
 from job_controller import snapshots
 from job_controller.actions import exclusive_nodes
 from job_controller.core import start
-from job_controller.core.rollout import rollout_state, steps
+from job_controller.core.rollout import members, rollout_state, steps
 from job_controller.core.rollout.steps import Advance
 from job_controller.core.state import run_state, success_policy
 from job_controller.core.state.exclusive import NO_OTHER_USE
@@ -36,6 +36,13 @@ def suspends_nothing() -> Iterator[None]:
 def ignores_windows() -> Iterator[None]:
     """Every window is open."""
     with patch.object(rollout_state, "find_hold", lambda *_: None):
+        yield
+
+
+@contextmanager
+def forgets_the_nodes_of_steps() -> Iterator[None]:
+    """A node that waits for another turn is like one that has had none."""
+    with patch.object(members, "find_waiting_again", lambda *_: set()):
         yield
 
 
@@ -87,6 +94,7 @@ HOLD_MUTANTS: tuple[Mutant, ...] = (
     suspends_nothing,
     ignores_windows,
     approves_steps_itself,
+    forgets_the_nodes_of_steps,
     continues_after_abort,
     waits_for_no_job,
     shares_exclusive_nodes,

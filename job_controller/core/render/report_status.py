@@ -181,13 +181,13 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
             and (
                 record.attempts
                 or has_failures(record)
-                or record.step
+                or (record.step and record.turn_at is None)
                 or record.earlier_pods
                 or has_begun(recorded.get(name))
             )
         ):
             # It has begun, perhaps an earlier try, which still counts when it comes back, or its
-            # failures are kept.
+            # failures are kept. So it is if it had a turn, and waits for the next one.
             words = "the node left before its task had finished"
             records[name] = _removed(record, words)
         elif record.state == NodeState.FAILED and not record.has_failed(retry):

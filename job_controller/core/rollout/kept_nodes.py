@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
+from typing import Final
 
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.node_record import NodeRecord
@@ -18,6 +19,9 @@ from job_controller.core.state.absence import has_begun
 from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_records
+
+# With one of these states a node had its turn, also if no attempt is on record.
+_HAD_TURN: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED})
 
 
 def find_left(
@@ -33,7 +37,7 @@ def find_left(
         for name, record in records.items()
         if record.step
         and record.revision == snapshot.job.revision
-        and (has_begun(record) or record.state in {NodeState.FAILED, NodeState.REMOVED})
+        and (has_begun(record) or record.state in _HAD_TURN)
     }
     deleted = {
         name

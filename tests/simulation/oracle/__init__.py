@@ -35,6 +35,7 @@ from tests.simulation.oracle import (
     shards,
     start_problems,
     starts,
+    step_nodes,
     timeouts,
     turns,
 )
@@ -49,6 +50,7 @@ MODULES = (
     due_again,
     gates,
     turns,
+    step_nodes,
     images_first,
     set_aside,
     rollbacks,

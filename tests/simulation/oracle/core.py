@@ -30,6 +30,7 @@ from tests.simulation.oracle.set_aside import judge_set_aside
 from tests.simulation.oracle.started_nodes import StartedNodes
 from tests.simulation.oracle.starts import Starts
 from tests.simulation.oracle.timeouts import Timeouts
+from tests.simulation.oracle.step_nodes import StepNodes
 from tests.simulation.oracle.turns import Turns
 from tests.simulation.schedule import JobPlan
 from tests.simulation.server import (
@@ -81,6 +82,7 @@ class Oracle:
         self.completed_count = CompletedCount(world, self)
         self.starts = Starts(world, self)
         self.turns = Turns(world, self)
+        self.step_nodes = StepNodes(self)
         self.rollbacks = Rollbacks(world, self)
         self.images_first = ImagesFirst(world, self)
         self.timeouts = Timeouts(world, self)

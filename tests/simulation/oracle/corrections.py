@@ -67,6 +67,7 @@ class Corrections:
         self.count += 1
         self._open.add(uid)
         self._oracle.started_nodes.start_taken_back(uid)
+        self._oracle.step_nodes.start_taken_back(uid)
         self._oracle.completion.started_with.pop(uid, None)
         if runs := self._began.get(uid):
             nodes = sorted({run.machine.name for run in runs})

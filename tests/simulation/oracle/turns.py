@@ -91,6 +91,7 @@ class Turns:
                 self._oracle.violate("turns", words)
         self._judge_zone(job, run, others)
         self._judge_steps(job, run, rollout.get("steps") or ())
+        self._oracle.step_nodes.task_starts(job, run)
 
     def _judge_zone(self, job: Raw, run: PodRun, others: dict[str, PodRun]) -> None:
         job_uid, zone = job["metadata"]["uid"], self._zone_of(run.machine.name)

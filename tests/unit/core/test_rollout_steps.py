@@ -116,6 +116,17 @@ def test_a_node_that_leaves_before_its_task_has_begun_counts_for_no_step():
     assert run_batch(world) == ["b"]
 
 
+def test_a_node_that_leaves_with_a_turn_that_it_has_not_taken_counts_for_no_step():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, soak_seconds=100)))
+    while not world.turns():
+        world.step()
+    assert world.started == []
+    world.remove("a")
+    world.cluster.desired = 3
+    world.step(6)
+    assert world.started == ["b"]
+
+
 def test_a_new_node_with_the_name_of_one_that_left_has_a_turn_in_its_step():
     world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, soak_seconds=100)))
     run_batch(world)
