@@ -29,8 +29,8 @@ from tests.simulation.oracle.schedules import Schedules
 from tests.simulation.oracle.set_aside import judge_set_aside
 from tests.simulation.oracle.started_nodes import StartedNodes
 from tests.simulation.oracle.starts import Starts
-from tests.simulation.oracle.timeouts import Timeouts
 from tests.simulation.oracle.step_nodes import StepNodes
+from tests.simulation.oracle.timeouts import Timeouts
 from tests.simulation.oracle.turns import Turns
 from tests.simulation.schedule import JobPlan
 from tests.simulation.server import (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "steps",
-        "Until a step of a number of nodes is over, the task starts on no more nodes than that. One "
+        "Until a step of a number of nodes is over, the task starts on no more nodes. One "
         "that is retried, is back after it was set aside, is registered again or has left counts. "
         "It is not judged for a Job whose nodes or task are edited.",
         mutant="forgets_the_nodes_of_steps",
