@@ -11,6 +11,7 @@ from job_controller import snapshots
 from job_controller.actions import exclusive_nodes
 from job_controller.core import start
 from job_controller.core.rollout import members, rollout_state, steps
+from job_controller.core.rollout.kept_nodes import KeptNodes
 from job_controller.core.rollout.steps import Advance
 from job_controller.core.state import run_state, success_policy
 from job_controller.core.state.exclusive import NO_OTHER_USE
@@ -42,7 +43,7 @@ def ignores_windows() -> Iterator[None]:
 @contextmanager
 def forgets_the_nodes_of_steps() -> Iterator[None]:
     """A node that waits for another turn is like one that has had none."""
-    with patch.object(members, "find_waiting_again", lambda *_: set()):
+    with patch.object(members, "find_kept", lambda *_: KeptNodes()):
         yield
 
 

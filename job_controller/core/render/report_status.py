@@ -173,10 +173,17 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     records.update(_completed_without_pod(snapshot, counts, records))
     records.update(mark_left(snapshot, records, counts.completed_unselected))
     recorded = reports_api.merge_records(snapshot.reports)
+    ledger = merge_evidence(snapshot)
     for name, record in list(records.items()):
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
-        if record.state in {NodeState.ACTIVE, NodeState.UNREACHABLE} or (
+        entry = ledger.get(name)
+        if entry is not None and entry.completes(record.uid):
+            # It has left since, and that it had completed is not on record yet.
+            if record.state != NodeState.COMPLETED:
+                completed = complete_record(record, entry)
+                records[name] = stamp(snapshot.job, name, completed, record, is_selected=False)
+        elif record.state in {NodeState.ACTIVE, NodeState.UNREACHABLE} or (
             record.state == NodeState.WAITING
             and (
                 record.attempts
@@ -198,7 +205,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     records.update(counts.absent)
     records.update({name: node.record for name, node in counts.nodes.items()})
     records = with_node_changes(records, snapshot)
-    return with_omitted_results(records, merge_evidence(snapshot), snapshot.job.spec.results)
+    return with_omitted_results(records, ledger, snapshot.job.spec.results)
 
 
 def _completed_without_pod(

@@ -7,74 +7,77 @@ check.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import untolerated
 from job_controller.core.state.absence import has_begun
 from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 # With one of these states a node had its turn, also if no attempt is on record.
 _HAD_TURN: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED})
 
 
-def find_left(
-    snapshot: Snapshot, counts: NodeCounts, records: Mapping[str, NodeRecord]
-) -> set[str]:
-    """Return the nodes that left the cluster or the selection after they had begun, by name.
+@dataclass(frozen=True, slots=True)
+class KeptNodes:
+    """The nodes that some step has had, by name, for what the Job runs now.
 
-    Only what the Job runs now counts. A node that the user took out of the selection, by a change
-    of the Job, does not count: its step has another node in its place.
+    `left` are those that left the cluster or the selection after their task had begun. A node that
+    the user took out of the selection, by a change of the Job, is not among them. `present` are all
+    others, those that have their turn now and those that have ended included. The name counts, and
+    not the UID: a node that is registered again is one of them.
     """
-    begun = {
+
+    left: frozenset[str] = field(default_factory=frozenset)
+    present: frozenset[str] = field(default_factory=frozenset)
+
+
+def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
+    """Return the nodes that stay counted for their step."""
+    of_steps = {
         name: record
-        for name, record in records.items()
-        if record.step
-        and record.revision == snapshot.job.revision
-        and (has_begun(record) or record.state in _HAD_TURN)
+        for name, record in merge_records(snapshot).items()
+        if record.step and record.revision == snapshot.job.revision
     }
-    deleted = {
-        name
-        for name, record in begun.items()
-        if (node := snapshot.nodes.get(name)) is None or node.uid != record.uid
-    }
-    return deleted | _find_unselected(snapshot, begun.keys() - deleted - counts.desired_names)
+    present = of_steps.keys() & (counts.nodes.keys() | counts.absent.keys())
+    ledger = merge_evidence(snapshot)
+    begun = {name for name, record in of_steps.items() if _has_begun(record, ledger.get(name))}
+    left = begun - snapshot.nodes.keys()
+    others = (begun & snapshot.nodes.keys()) - counts.desired_names
+    selected = set(_find_selected(snapshot, others))
+    if _has_first_selection(snapshot):
+        left |= others - selected
+    # Those without a pod are about to get one.
+    return KeptNodes(frozenset(left), frozenset(present | selected))
 
 
-def find_waiting_again(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
-    """Return the desired nodes that a step has had already, those that have begun included.
-
-    Those that have not are tried again after a failure, are back after they were set aside, or are
-    registered again: the name counts, and not the UID.
-    """
-    records = merge_records(snapshot)
-    return {
-        name
-        for name in counts.nodes.keys() | counts.absent.keys()
-        if (record := records.get(name)) is not None
-        and record.step
-        and record.revision == snapshot.job.revision
-    }
+def _has_begun(record: NodeRecord, evidence: Evidence | None) -> bool:
+    is_completed = evidence is not None and evidence.completes(record.uid)
+    return is_completed or has_begun(record) or record.state in _HAD_TURN
 
 
-def _find_unselected(snapshot: Snapshot, names: set[str]) -> set[str]:
-    """Return those of the nodes that no longer match a selection that is as it was at the start."""
-    daemon_set, first = snapshot.owned_daemon_set, snapshot.first_report
-    if not names or daemon_set is None or first is None:
-        return set()
-    if first.selection_hash != snapshot.job.selection_hash:
-        return set()
+def _has_first_selection(snapshot: Snapshot) -> bool:
+    """Return whether the Job selects nodes as it did at the start of the run."""
+    first = snapshot.first_report
+    return first is not None and first.selection_hash == snapshot.job.selection_hash
+
+
+def _find_selected(snapshot: Snapshot, names: set[str]) -> Iterator[str]:
+    """Return those of the nodes on which the DaemonSet wants a pod, by their labels and taints."""
+    daemon_set = snapshot.owned_daemon_set
+    if not names or daemon_set is None:
+        return
     affinity = NodeAffinity(daemon_set.pod_spec)
-    found = set()
     for name in islice(sorted(names), affordable_nodes(affinity)):
         node = snapshot.nodes[name]
         is_match = affinity.matches(name, node.labels)
-        if not is_match or untolerated(node.taints, daemon_set.pod_spec):
-            found.add(name)
-    return found
+        if is_match and not untolerated(node.taints, daemon_set.pod_spec):
+            yield name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from daemonset_job.api.label_selector import parse_label_selector
@@ -10,7 +11,7 @@ from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.rollout import Rollout, Step, share_of
 from daemonset_job.api.states import NodeState
-from job_controller.core.rollout.kept_nodes import find_left, find_waiting_again
+from job_controller.core.rollout.kept_nodes import find_kept
 from job_controller.core.rollout.node_order import sort_nodes, zone_of
 from job_controller.core.rollout.places import Places
 from job_controller.core.rollout.turns import Place
@@ -62,7 +63,8 @@ def find_members(
         for name in places.turned.keys() | counts.set_aside
         if name in records and records[name].step == number
     )
-    gone = find_left(snapshot, counts, records)
+    kept = find_kept(snapshot, counts)
+    gone = kept.left
     left = frozenset(name for name in gone if records[name].step == number)
     if step is None or not counts.desired:
         # Without nodes no step is over: some may join, or be selected by a change of the Job.
@@ -75,7 +77,7 @@ def find_members(
         idle = _set_aside_without_turn(snapshot, counts, records)
         target = min(max(share_of(step.nodes, total), 1), max(total - len(idle), 0))
         lacking = max(target - len(begun - idle - gone) - len(gone), 0)
-        again = find_waiting_again(snapshot, counts) - begun
+        again = kept.present - begun
         others = max(lacking - len(again), 0)
         is_done = not lacking and not again and not places.taken
         return StepMembers(_first(waiting, again, others), is_done, had_turn | left, left)
@@ -145,7 +147,7 @@ def _set_aside_without_turn(
     }
 
 
-def _first(waiting: tuple[Place, ...], again: set[str], others: int) -> tuple[Place, ...]:
+def _first(waiting: tuple[Place, ...], again: AbstractSet[str], others: int) -> tuple[Place, ...]:
     """Return the waiting nodes that are in `again`, and as many others, in their order."""
     chosen = again.union([place.name for place in waiting if place.name not in again][:others])
     return tuple(place for place in waiting if place.name in chosen)

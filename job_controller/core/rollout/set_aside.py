@@ -5,12 +5,12 @@ It is recorded first. What follows, such as a free place for another node, follo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import add_seconds
-from job_controller.core.rollout.kept_nodes import find_waiting_again
+from job_controller.core.rollout.kept_nodes import find_kept
 from job_controller.core.rollout.places import Places
 from job_controller.core.state.failure_budget import is_within_budget
 from job_controller.core.state.first_seen import node_not_ready
@@ -39,38 +39,42 @@ def find_due(
     """
     if not counts.desired_is_known or not counts.nodes_spec_is_applied:
         return SetAside()
-    away = _unreachable(snapshot, counts, places) - counts.set_aside
+    away = frozenset(counts.names(NodeState.UNREACHABLE)) - counts.set_aside
+    failed = _failed_and_not_ready(snapshot, counts, places) - counts.set_aside
     limit = snapshot.job.spec.failure_policy.unreachable_seconds
-    if not away:
-        return SetAside()
     if limit is not None:
-        return _after(snapshot, away, limit, now)
-    if not is_idle or counts.missing or not places.taken.keys() <= away:
-        return SetAside()
+        return _after(snapshot, away | failed, limit, now)
+    found = _after(snapshot, failed, 0, now)
+    away |= found.names
+    waits = SetAside(wake_at=found.wake_at)
+    if not is_idle or not away or counts.missing or not places.taken.keys() <= away:
+        return waits
     open_nodes = {name for name, node in counts.nodes.items() if node.state in _OPEN}
     open_nodes |= {name for name, record in counts.absent.items() if record.state in _OPEN}
     has_rollout = snapshot.job.spec.rollout is not None
     if open_nodes and not has_rollout:
-        return SetAside()
+        return waits
     # Others wait for the places that these nodes take, or for their next turn in the step.
-    has_place = bool(places.taken) or bool(away & find_waiting_again(snapshot, counts))
+    has_place = bool(places.taken) or bool(away & find_kept(snapshot, counts).present)
     blocks_others = bool(open_nodes) and has_place
-    return SetAside(
-        away if blocks_others or is_within_budget(snapshot.job, counts) else frozenset()
-    )
+    if blocks_others or is_within_budget(snapshot.job, counts):
+        return replace(waits, names=away)
+    return waits
 
 
-def _unreachable(snapshot: Snapshot, counts: NodeCounts, places: Places) -> frozenset[str]:
-    """Return the unreachable nodes, and those whose failed task cannot end: they are down."""
-    failed = {
+def _failed_and_not_ready(
+    snapshot: Snapshot, counts: NodeCounts, places: Places
+) -> frozenset[str]:
+    """Return the nodes whose failed task may be at work, and whose kubelet cannot end it now."""
+    return frozenset(
         name
         for name in counts.names(NodeState.FAILED)
         if name in places.taken and not snapshot.nodes[name].ready
-    }
-    return frozenset(counts.names(NodeState.UNREACHABLE)) | failed
+    )
 
 
 def _after(snapshot: Snapshot, away: frozenset[str], limit: int, now: datetime) -> SetAside:
+    """Return which of the nodes have been unreachable for `limit` seconds, and when others are."""
     due: set[str] = set()
     later: list[datetime] = []
     for name in away:

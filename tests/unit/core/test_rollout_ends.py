@@ -316,6 +316,11 @@ def test_a_failed_node_that_is_down_frees_its_place():
     taint = Taint("node.kubernetes.io/unreachable", "NoSchedule")
     world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], taints=(taint,))
     world.put(make_pod("a", serial=9, is_terminating=True))
+    world.seen = timedelta(seconds=59)
+    world.step(10)
+    assert world.started == ["a"], "it may be back soon, and then its kubelet ends the task"
+    assert world.plan.requeue_after == 1
+    world.seen = timedelta(seconds=60)
     world.step(10)
     assert world.started[-1] == "b"
 

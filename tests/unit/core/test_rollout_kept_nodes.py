@@ -112,3 +112,32 @@ def test_a_node_that_waits_again_and_is_unreachable_keeps_no_other_from_its_turn
     world.complete("b")
     world.step(20)
     assert world.started == ["a", "b", "c", "d"]
+
+
+def test_a_node_that_completed_and_left_while_the_controller_was_away_stays_in_its_step():
+    world = RolloutWorld(*NODES, rollout=CANARY)
+    while not world.started:
+        world.step()
+    assert world.cluster.report_status["nodeStates"]["a"]["state"] == "Waiting"
+    world.complete("a")
+    world.remove("a")
+    world.cluster.desired = 3
+    world.step(120)
+    assert world.started == ["a"]
+    assert world.cluster.report_status["nodeStates"]["a"]["state"] == "Completed"
+
+
+def test_a_node_whose_taint_is_lifted_has_its_next_turn_when_its_pod_is_there():
+    world = RolloutWorld(*NODES, rollout=CANARY)
+    world.step(6)
+    by_taint(world)
+    world.take_pod("a")
+    world.cluster.desired = 3
+    world.step(6)
+    world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], taints=())
+    world.cluster.desired = 4
+    world.step(20)
+    assert world.started == ["a"], "it has no pod yet"
+    world.put(gated_pod("a", serial=9))
+    world.step(10)
+    assert world.started == ["a", "a"]
