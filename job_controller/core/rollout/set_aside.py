@@ -62,9 +62,7 @@ def find_due(
     return waits
 
 
-def _failed_and_not_ready(
-    snapshot: Snapshot, counts: NodeCounts, places: Places
-) -> frozenset[str]:
+def _failed_and_not_ready(snapshot: Snapshot, counts: NodeCounts, places: Places) -> frozenset[str]:
     """Return the nodes whose failed task may be at work, and whose kubelet cannot end it now."""
     return frozenset(
         name
