@@ -149,7 +149,7 @@ def _set_aside_without_turn(
 
 def _first(waiting: tuple[Place, ...], again: AbstractSet[str], others: int) -> tuple[Place, ...]:
     """Return the waiting nodes that are in `again`, and as many others, in their order."""
-    chosen = again.union([place.name for place in waiting if place.name not in again][:others])
+    chosen = {*again, *[place.name for place in waiting if place.name not in again][:others]}
     return tuple(place for place in waiting if place.name in chosen)
 
 
