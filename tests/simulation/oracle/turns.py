@@ -172,8 +172,10 @@ class Turns:
                 is_of_job = self._oracle.job_of.get(other.pod_uid) == job_uid
                 if not is_of_job or other.is_forged or not other.is_at_work:
                     continue
-                # One that has completed an earlier revision, or before a rerun request, waits.
-                if not self._oracle.evidence.is_of(other, job_uid):
+                # One that has completed waits: an earlier revision, before a rerun request, or as a
+                # node that is registered again since.
+                entered = self._oracle.evidence.entered_pods.get((job_uid, machine.name))
+                if entered != other.pod_uid:
                     yield machine.name, other
 
     def _machines(self) -> list[Machine]:
