@@ -23,7 +23,8 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.kube.client.resource import NODES
 from daemonset_job.runtime.clock import Clock
-from job_controller.core.state.first_seen import node_not_ready, nodes_not_ready_for
+from job_controller.core.state.first_seen import node_left, node_not_ready, nodes_not_ready_for
+from job_controller.core.state.left_nodes import find_nearly_given_up, left_limit
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # If a zone fails, many nodes of many Jobs are due at the same moment. A node that was read within
@@ -132,15 +133,16 @@ def with_fresh_nodes(nodes: Mapping[str, Node], reads: Mapping[str, NodeRead]) -
 def find_nearly_unreachable(
     snapshot: Snapshot, now: datetime, read: Mapping[str, NodeRead]
 ) -> list[Node]:
-    """Return the nodes that are about to become unreachable.
+    """Return the nodes that are about to become unreachable, or to free their place in a rollout.
 
     Those that have been read are left out.
     """
     limit = timedelta(seconds=snapshot.unreachable_seconds)
-    nodes = (node for node in snapshot.nodes.values() if node.name not in read)
+    nodes = [node for node in snapshot.nodes.values() if node.name not in read]
     away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
     records = merge_records(snapshot) if away else {}
-    return [node for node in away if not _is_settled(snapshot.job, node, records)]
+    away = [node for node in away if not _is_settled(snapshot.job, node, records)]
+    return away + find_nearly_given_up(snapshot, nodes, now)
 
 
 def postpone_failed_reads(
@@ -154,12 +156,13 @@ def postpone_failed_reads(
     limit = timedelta(seconds=snapshot.unreachable_seconds)
     seen = dict(snapshot.seen)
     for each in read.values():
-        if (
-            each.retry_at is not None
-            and (fact := node_not_ready(each.known, snapshot.job.retry_request)) in seen
-        ):
-            left = timedelta(seconds=max(each.retry_at - moment, _RETRY_SECONDS_AT_LEAST))
-            seen[fact] = replace(seen[fact], first=now + left - limit)
+        if each.retry_at is None:
+            continue
+        due_at = now + timedelta(seconds=max(each.retry_at - moment, _RETRY_SECONDS_AT_LEAST))
+        not_ready = node_not_ready(each.known, snapshot.job.retry_request)
+        for fact, time in ((not_ready, limit), (node_left(each.known), left_limit(snapshot))):
+            if fact in seen:
+                seen[fact] = replace(seen[fact], first=max(seen[fact].first, due_at - time))
     return replace(snapshot, seen=seen)
 
 

@@ -20,6 +20,8 @@ class FakeReceiver:
     url: str = ""
     status: int = 200
     delay_seconds: float = 0.0
+    # Further delays, by a text that the path or a query has.
+    delays: dict[str, float] = field(default_factory=dict)
     is_endless: bool = False
     headers: dict[str, str] = field(default_factory=dict)
     got: list[tuple[float, dict[str, str], Any]] = field(default_factory=list)
@@ -29,6 +31,10 @@ class FakeReceiver:
     sent_bytes: int = 0
     refuses: str = ""
     on_request: Callable[[], None] = lambda: None
+    # How many requests were being answered at a time, in all and with the same query.
+    most_at_once: int = 0
+    most_of_one_query: int = 0
+    _open: list[str] = field(default_factory=list)
 
     @property
     def taken(self) -> list[Any]:
@@ -52,7 +58,15 @@ class FakeReceiver:
         self.on_request()
         if self.refuses and self.refuses in text:
             return web.Response(status=500)
-        await asyncio.sleep(self.delay_seconds)
+        asked = f"{request.path} {request.query_string}"
+        others = [seconds for part, seconds in self.delays.items() if part in asked]
+        self._open.append(request.query_string)
+        self.most_at_once = max(self.most_at_once, len(self._open))
+        self.most_of_one_query = max(self.most_of_one_query, self._open.count(request.query_string))
+        try:
+            await asyncio.sleep(max(self.delay_seconds, *others, 0.0))
+        finally:
+            self._open.remove(request.query_string)
         if self.is_endless:
             return await self._answer_endlessly(request)
         return web.Response(status=self.status, headers=self.headers, text=self.text)

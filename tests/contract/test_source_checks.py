@@ -9,7 +9,7 @@ import pytest
 from job_controller.core.receivers import Endpoint
 from job_controller.core.sources import AnswerState, Source, SourceQuery
 from job_controller.outbound import Outbound
-from job_controller.source_checks import SourceChecks
+from job_controller.source_checks import QUICK_AT_ONCE, SLOW_AT_ONCE, SourceChecks
 from tests.clocks import LoopClock
 from tests.contract.controller_cluster import until
 from tests.contract.fake_receiver import listening
@@ -113,6 +113,75 @@ async def test_one_namespace_that_asks_a_lot_does_not_delay_another_or_another_s
                 checks.ask(("noisy", f"job-{number}"), [query()])
             await answer(checks, query(), ("quiet", "job"), seconds=5)
             await answer(checks, query("quick"), ("other", "job"), seconds=1)
+
+
+SLOW = [f"slow-{number}" for number in range(40)]
+ASKED = query("prom", query="q", above=1)
+
+
+@pytest.fixture
+def uneven(server, tmp_path):
+    """A source that answers the questions of some namespaces only."""
+    server.text = '{"data": {"resultType": "scalar", "result": [1, "7"]}}'
+    server.delays = {"slow-": 1000}
+    return source(tmp_path, "prom", server.url, queries={"q": 'a{n="{{namespace}}"}'})
+
+
+@pytest.mark.parametrize("count", [6, 40])
+async def test_namespaces_whose_questions_are_slow_do_not_delay_that_of_another(
+    server, uneven, count
+):
+    async with checking(uneven) as checks:
+        for namespace in SLOW[:count]:
+            checks.ask((namespace, "job"), [ASKED])
+        # By then each of them has been asked, and has shown that it is slow.
+        await until(lambda: len(server.got) >= count + min(count, SLOW_AT_ONCE))
+        for number in range(5):
+            for namespace in SLOW[:count]:
+                checks.ask((namespace, "job"), [ASKED])
+            sent = len(server.queries)
+            await answer(checks, ASKED, (f"other-{number}", "job"), seconds=5)
+            asked = [each["query"] for each in server.queries[sent:]]
+            (place,) = [place for place, each in enumerate(asked) if "other" in each]
+            # None had to have its answer before.
+            assert place <= SLOW_AT_ONCE
+
+
+async def test_each_of_many_slow_namespaces_has_its_answer_in_its_turn(uneven):
+    async with checking(uneven) as checks:
+        for namespace in SLOW:
+            checks.ask((namespace, "job"), [ASKED])
+        for namespace in SLOW:
+            found = await until(lambda n=namespace: checks.answers((n, "job")).get(ASKED), 70)
+            assert found.state is AnswerState.UNKNOWN
+            assert "no complete answer within 10 s" in found.message
+
+
+async def test_a_source_is_asked_few_questions_at_a_time_and_each_namespace_has_one_of_a_kind(
+    server, uneven
+):
+    async with checking(uneven) as checks:
+        for number in range(5):
+            for namespace in SLOW:
+                checks.ask((namespace, f"job-{number}"), [ASKED])
+        await asyncio.sleep(200)
+    assert server.most_at_once <= QUICK_AT_ONCE + SLOW_AT_ONCE
+    assert server.most_of_one_query <= 2
+
+
+async def test_an_answer_that_takes_longer_than_a_second_counts_and_so_does_the_next_quick_one(
+    server, tmp_path
+):
+    server.delay_seconds = 3
+    async with checking(source(tmp_path, "web", server.url)) as checks:
+        assert (await answer(checks, query())).state is AnswerState.PASS
+        # It is known to be slow, so it is asked once only.
+        later = query(since=T0.replace(hour=1))
+        sent = len(server.got)
+        assert (await answer(checks, later, seconds=4)).state is AnswerState.PASS
+        assert len(server.got) - sent == 1
+        server.delay_seconds = 0
+        assert (await answer(checks, query(), seconds=1)).state is AnswerState.PASS
 
 
 async def test_what_a_job_no_longer_asks_is_forgotten_and_never_answers_a_later_question(

@@ -2,20 +2,23 @@
 
 A node takes its place when its turn is on record, before it starts. It frees it when the ledger has
 its completion. A node that has failed frees it when nothing of its task runs any more, and one that
-is set aside when that is on record. One that is no longer desired frees it when its pod is gone. So
-does one that was deleted: its machine may go on, until the garbage collector of Kubernetes has
-deleted its pods, which takes a minute at most.
+is set aside when that is on record. One that is no longer desired frees it when its pod is gone, or
+when it has not been Ready for long (see `left_nodes`). So does one that was deleted, when its pod
+is gone. Its machine may go on, until the garbage collector of Kubernetes has deleted its pods,
+which takes a minute at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from job_controller.core.rollout.node_order import zone_of
 from job_controller.core.rollout.turns import Limits, Place, allowed_nodes
+from job_controller.core.state.left_nodes import counts_until
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -26,11 +29,13 @@ class Places:
 
     `started` are those whose pod may be at work already. The others have their turn on record only.
     `turned` are the records of all nodes that have had their turn for what the Job runs, by name.
+    `wake_at` is when time alone frees a place, None for never.
     """
 
     taken: dict[str, Place]
     started: frozenset[str]
     turned: dict[str, NodeRecord]
+    wake_at: datetime | None = None
 
     @property
     def at_work(self) -> list[Place]:
@@ -38,7 +43,7 @@ class Places:
         return [place for name, place in self.taken.items() if name in self.started]
 
 
-def find_places(snapshot: Snapshot, counts: NodeCounts) -> Places:
+def find_places(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Places:
     """Return which nodes take a place, from the pods and from the records that are written."""
     records, ledger = merge_records(snapshot), merge_evidence(snapshot)
     running = set(_nodes_with_started_pod(snapshot))
@@ -52,26 +57,30 @@ def find_places(snapshot: Snapshot, counts: NodeCounts) -> Places:
         and node.uid == record.uid
     }
     taken: dict[str, Place] = {}
-    desired = _desired_names(snapshot, counts)
+    frees: list[datetime] = []
+    desired = counts.desired_names
     for name in sorted(running | turned.keys()):
         node = snapshot.nodes.get(name)
         if node is None or name in counts.set_aside:
             continue
-        if name not in desired and not node.ready:
-            # The user took it out of the selection. On a machine that is down its pod does not end.
-            continue
+        is_left = name not in desired and not node.ready
         evidence, counted = ledger.get(name), counts.nodes.get(name)
         if evidence is not None and evidence.completes(node.uid):
             is_taken = counted is not None and counted.repeats_task
+        elif name in running and is_left:
+            until = counts_until(snapshot, node, now)
+            is_taken = now < until
+            frees += [until] if is_taken else []
         elif name in running:
             is_taken = True
         else:
-            is_taken = not _has_failed(name, snapshot, counts, turned[name])
+            is_taken = not (is_left or _has_failed(name, snapshot, counts, turned[name]))
         if is_taken:
             taken[name] = Place(name, zone_of(node))
     deleted = set(_deleted_nodes_at_work(snapshot))
     taken |= {name: Place(name, zone=None) for name in deleted}
-    return Places(taken, frozenset((running | deleted) & taken.keys()), turned)
+    started = frozenset((running | deleted) & taken.keys())
+    return Places(taken, started, turned, min(frees, default=None))
 
 
 def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:
@@ -82,7 +91,7 @@ def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:
     by_zone: dict[str, int] | None = None
     if rollout.max_parallel_per_zone is not None:
         sizes: dict[str, int] = {}
-        for name in _desired_names(snapshot, counts):
+        for name in counts.desired_names & snapshot.nodes.keys():
             zone = zone_of(snapshot.nodes[name])
             sizes[zone] = sizes.get(zone, 0) + 1
         by_zone = {
@@ -90,12 +99,6 @@ def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:
             for zone, size in sizes.items()
         }
     return Limits(allowed_nodes(rollout.max_parallel, counts.desired), by_zone)
-
-
-def _desired_names(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
-    found = counts.nodes.keys() | counts.absent.keys()
-    found |= counts.completed_without_pod | counts.completed_unselected
-    return found & snapshot.nodes.keys()
 
 
 def _nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:

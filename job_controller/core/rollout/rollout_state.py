@@ -71,7 +71,7 @@ class RolloutFacts:
 
 def find_facts(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RolloutFacts:
     """Return the places that are taken, and how far the rollout is."""
-    places = find_places(snapshot, counts)
+    places = find_places(snapshot, counts, now)
     return RolloutFacts(places, advance(snapshot, counts, places, now))
 
 
@@ -116,6 +116,7 @@ def evaluate_rollout(
         found.wake_at,
         first_pods_at,
         due.wake_at,
+        places.wake_at if may_start else None,
         hold.wake_at if hold is not None else window_closes_at(snapshot.job, now),
     )
     return RolloutState(

@@ -30,6 +30,7 @@ _ENDED: Final = "ended"
 _WITHOUT_NODE: Final = "without node"
 _RESULTS_MISSING: Final = "results missing"
 _DRAINING: Final = "draining"
+_LEFT: Final = "left"
 BLOCKED: Final = "blocked"
 UNEXPLAINED: Final = "unexplained"
 REJECTED: Final = "rejected"
@@ -120,6 +121,15 @@ def node_draining(node: Node, started_at: datetime) -> Fact:
     return Fact(node.uid, _DRAINING, since=format_time(started_at))
 
 
+def node_left(node: Node) -> Fact:
+    """Return the fact that the node is not Ready, is no longer desired, and its pod has not ended.
+
+    It is a new one with each change of its condition Ready, as `node_not_ready` is.
+    """
+    since = format_time(node.ready_changed_at) if node.ready_changed_at is not None else ""
+    return Fact(node.uid, _LEFT, since=since)
+
+
 def pods_rejected(node: Node, retry: str) -> Fact:
     """Return the fact that the kubelet of the node rejects its pods, one after the other."""
     return Fact(node.uid, REJECTED, retry=retry)
@@ -171,7 +181,8 @@ class ObservedObjects:
     condition keeps their pod off. `retry` is the Job's retry request. `without_node` are pods that
     wait to be scheduled to nodes that do not exist. `has_ledger_room`: the evidence of each node
     can be recorded. `without_results` are the UIDs of completed nodes that lack results. `draining`
-    is when the drains of nodes began by their records.
+    is when the drains of nodes began by their records. `terminating` are the names of nodes whose
+    only pod is being deleted and has not ended.
     """
 
     pods: Mapping[str, Pod]
@@ -183,6 +194,7 @@ class ObservedObjects:
     has_ledger_room: bool = True
     without_results: Collection[str] = ()
     draining: Mapping[str, datetime] = field(default_factory=dict)
+    terminating: Collection[str] = ()
 
 
 def update_sightings(
@@ -225,6 +237,9 @@ def _facts_without_pod(observed: ObservedObjects) -> set[Fact]:
     holding |= {pod_without_node(pod) for pod in observed.without_node}
     holding |= {results_missing(uid) for uid in observed.without_results}
     holding |= {node_draining(observed.nodes[name], at) for name, at in observed.draining.items()}
+    # With a taint of its own condition only, the node is still desired.
+    left = (observed.nodes[name] for name in observed.terminating if name not in observed.tainted)
+    holding |= {node_left(node) for node in left if not node.ready}
     return holding | {LEDGER_ROOM} if observed.has_ledger_room else holding
 
 

@@ -184,6 +184,7 @@ class Oracle:
         self.failures.judge(old, new)
         self.reboots.judge_report(new)
         judge_set_aside(self._world, old, new)
+        self.turns.report_written(new)
         self.started_nodes.judge_record(new)
         self.completion.judge_report(new)
         judge_history(self._world, self, old, new)

@@ -57,6 +57,8 @@ class Turns:
         self._sizes: dict[str, set[int]] = {}
         # By name of a node: when it got another zone than it had when it joined.
         self._moved_at: dict[str, float] = {}
+        # The UIDs of a Job and of a node that it has set aside.
+        self._set_aside: set[tuple[str, str]] = set()
 
     def counted(self, job_uid: str, size: int) -> None:
         """Note how many nodes the DaemonSet controller counts: steps are percentages of them."""
@@ -73,6 +75,13 @@ class Turns:
         """Note that a node has another zone."""
         if old is not None and _zone(old) != _zone(new):
             self._moved_at[new["metadata"]["name"]] = self._world.loop.moment
+
+    def report_written(self, new: Raw) -> None:
+        """Note which nodes a report sets aside."""
+        job_uid = new["spec"]["job"]["uid"]
+        for record in ((new.get("status") or {}).get("nodeStates") or {}).values():
+            if "setAsideAt" in record:
+                self._set_aside.add((job_uid, record["uid"]))
 
     def task_starts(self, run: PodRun) -> None:
         """Judge the start of an instance of a task, whatever the controller has recorded."""
@@ -107,9 +116,8 @@ class Turns:
             self._oracle.violate("zones", f"{words}, and {limit} may")
 
     def _is_excused(self, job_uid: str, others: dict[str, PodRun]) -> bool:
-        records = node_states(self._world, job_uid)
-        for name, other in others.items():
-            if "setAsideAt" in (records.get(name) or {}) or other.is_ending:
+        for other in others.values():
+            if (job_uid, other.machine.uid) in self._set_aside:
                 self._oracle.excuse("turns", "set aside")
                 return True
             if other.pod() is None:
@@ -165,8 +173,10 @@ class Turns:
                 is_of_job = self._oracle.job_of.get(other.pod_uid) == job_uid
                 if not is_of_job or other.is_forged or not other.is_at_work:
                     continue
-                # One that has completed an earlier revision, or before a rerun request, waits.
-                if not self._oracle.evidence.is_of(other, job_uid):
+                # One that has completed waits: an earlier revision, before a rerun request, or as a
+                # node that is registered again since.
+                entered = self._oracle.evidence.entered_pods.get((job_uid, machine.name))
+                if entered != other.pod_uid:
                     yield machine.name, other
 
     def _machines(self) -> list[Machine]:

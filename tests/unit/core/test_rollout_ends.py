@@ -325,26 +325,6 @@ def test_a_failed_node_that_is_down_frees_its_place():
     assert world.started[-1] == "b"
 
 
-def test_a_dead_node_that_the_user_takes_out_of_the_selection_frees_its_place():
-    world = RolloutWorld(*NODES, rollout=ONE, failure_policy=FailurePolicy(FailureAction.CONTINUE))
-    world.step(5)
-    world.lose("a")
-    world.cluster.pods = [pod for pod in world.cluster.pods if pod.node_name != "a"]
-    world.cluster.pods.append(make_pod("a", serial=9, is_terminating=True))
-    labels = {"chosen": "yes"}
-    for name in "bcd":
-        world.cluster.nodes[name] = replace(world.cluster.nodes[name], labels=labels)
-    job = world.cluster.job
-    world.cluster.job = replace(
-        job,
-        spec=replace(job.spec, nodes=NodeSelection(selector={"matchLabels": labels})),
-        raw_spec={"nodes": {"selector": {"matchLabels": labels}}},
-    )
-    world.cluster.desired, world.cluster.misscheduled = 3, 1
-    world.step(8)
-    assert world.started[-1] == "b"
-
-
 @pytest.mark.parametrize("passes", [0, 6])
 def test_a_canary_that_dies_before_or_after_its_start_lets_no_other_node_start(passes):
     rollout = steps(Step(selector={"matchLabels": {"canary": "true"}}), Step(nodes=2))

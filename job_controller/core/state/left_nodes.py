@@ -1,0 +1,45 @@
+"""Nodes that are no longer desired, and on which a pod cannot end: they are not Ready.
+
+The DaemonSet controller deletes the pod, but only the kubelet ends it. The node may be back in a
+moment, so the task may be at work. It may also be down for good, and the user took it out for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from daemonset_job.api.node import Node
+from job_controller.core.state.first_seen import node_left
+from job_controller.core.state.snapshot import Snapshot
+
+
+def left_limit(snapshot: Snapshot) -> timedelta:
+    """Return for how long the task on such a node counts as at work.
+
+    It is the time after which a desired node is set aside: it is unreachable first.
+    """
+    policy = snapshot.job.spec.failure_policy
+    return timedelta(seconds=snapshot.unreachable_seconds + (policy.unreachable_seconds or 0))
+
+
+def counts_until(snapshot: Snapshot, node: Node, now: datetime) -> datetime:
+    """Return until when the task on such a node counts as at work."""
+    sighting = snapshot.seen.get(node_left(node))
+    return (sighting.first if sighting is not None else now) + left_limit(snapshot)
+
+
+def find_nearly_given_up(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> list[Node]:
+    """Return those of the nodes whose tasks no longer count as at work, for a Job with a rollout.
+
+    Other Jobs have no places that such a node would free.
+    """
+    if snapshot.job.spec.rollout is None:
+        return []
+    return [
+        node
+        for node in nodes
+        if not node.ready
+        and node_left(node) in snapshot.seen
+        and now >= counts_until(snapshot, node, now)
+    ]

@@ -1,0 +1,49 @@
+"""Nodes that leave the selection of a rollout while they are not Ready, and their tasks work on."""
+
+from datetime import timedelta
+from unittest.mock import patch
+
+import pytest
+
+from job_controller.core.state import left_nodes
+from tests.simulation.run import simulate
+from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+
+SPEC = {
+    "image": "example/task:1",
+    "nodes": {"selector": {"matchLabels": {"zone": "a"}}},
+    "rollout": {"maxParallel": 1},
+}
+# The task on n0 does not end when its pod is deleted, but only when it is killed.
+NODES = (NodePlan("n0", (Task("done", 60.0, on_term="deaf"),)), NodePlan("n1"))
+AWAY = Disturbance(10.0, "not_ready", what="n0", seconds=30.0)
+LEAVES = (
+    Disturbance(12.0, "zone", what="n0"),
+    Disturbance(12.0, "taint", what="n0", mode="NoExecute"),
+    Disturbance(12.0, "edit", "default/sample", "-n0", "nodes"),
+)
+
+
+def run(*disturbances):
+    return simulate(Schedule(0, NODES, (JobPlan(spec=SPEC),), disturbances, calm=True))
+
+
+@pytest.mark.parametrize("leaves", LEAVES, ids=lambda leaves: leaves.kind)
+def test_no_node_starts_beside_one_that_has_left_and_whose_task_works_on(leaves):
+    assert not run(AWAY, leaves).violations
+
+
+@pytest.mark.parametrize("leaves", LEAVES, ids=lambda leaves: leaves.kind)
+def test_a_place_that_is_free_at_once_is_a_violation(leaves):
+    with patch.object(left_nodes, "left_limit", lambda _snapshot: timedelta(0)):
+        assert run(AWAY, leaves).kinds == {"turns"}
+
+
+@pytest.mark.parametrize("leaves", LEAVES, ids=lambda leaves: leaves.kind)
+def test_a_node_that_is_down_for_good_and_has_left_does_not_hold_the_others_up(leaves):
+    assert not run(Disturbance(10.0, "down", what="n0"), leaves).violations
+
+
+def test_a_place_that_is_never_free_is_a_violation():
+    with patch.object(left_nodes, "left_limit", lambda _snapshot: timedelta(days=1)):
+        assert run(Disturbance(10.0, "down", what="n0"), LEAVES[0]).kinds == {"stuck"}
