@@ -36,6 +36,8 @@ def find_begun(snapshot: Snapshot) -> str:
         if _shows_begin(record, known, has_lost_pods=has_lost_pods)
     }
     nodes |= {pod.node_name or pod.name for pod in pods if pod.has_run}
+    # Nothing of the run looks after one that was taken from its DaemonSet.
+    nodes |= {pod.node_name for pod in snapshot.orphans if pod.is_scheduled}
     nodes |= {snapshot.ended_pods.ran_on} - {""}
     return f"a task has begun, or may have, on {fold(nodes, limit=NAMES_LIMIT)}" if nodes else ""
 
