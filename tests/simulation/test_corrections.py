@@ -1,9 +1,18 @@
 """Schedules by hand of Jobs that are corrected before any task of them has begun."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulation.run import simulate
-from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+from tests.simulation.schedule import (
+    Disturbance,
+    JobPlan,
+    NodePlan,
+    Schedule,
+    Task,
+    Workload,
+)
 
 JOB = "default/sample"
 # With the first image n1 can start nothing. It is the turn of n2 after that of n1.
@@ -47,3 +56,15 @@ def test_so_it_is_if_the_daemon_set_is_orphaned_when_the_start_is_taken_back():
 def test_a_pod_on_a_node_that_was_taken_from_its_daemon_set_keeps_the_run(at):
     orphaned = Disturbance(at, "orphan_daemon_set", JOB)
     assert simulated(corrected(orphaned)) == 0
+
+
+def test_a_run_that_failed_because_a_node_was_not_drained_is_corrected():
+    """The pod on the node has no controller, so it must not be evicted."""
+    spec = {"image": "example/task:1", "drain": {}, "rollout": {"maxParallel": 1}}
+    drained = replace(
+        corrected(at=30.0),
+        nodes=(NodePlan("n1"),),
+        jobs=(JobPlan(spec=spec),),
+        workloads=(Workload("lone", kind=""),),
+    )
+    assert simulated(drained) == 1

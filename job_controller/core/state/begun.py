@@ -21,6 +21,9 @@ from job_controller.core.state.snapshot import Snapshot
 
 # Of the names of nodes in a message.
 NAMES_LIMIT: Final = 160
+# A node that is not drained fails while its pod waits at the gate, which then stays. It is removed
+# only after a retry, and then the failure is among the earlier ones of the record.
+_FAILED_AT_GATE: Final = frozenset({NodeReason.DRAIN_TIMED_OUT, NodeReason.DRAIN_REFUSED})
 
 
 def find_begun(snapshot: Snapshot) -> str:
@@ -56,6 +59,8 @@ def _shows_begin(record: NodeRecord, known: AbstractSet[str], *, has_lost_pods: 
         return True
     if is_marked(record):
         return record.pod_uid not in known
+    if has_failed_unstarted(record) and record.reason in _FAILED_AT_GATE:
+        return False
     if has_failed_unstarted(record) or (has_lost_pods and _has_waited_on_node(record)):
         return bool(record.pod_uid) and record.pod_uid not in known
     # A node left that had begun, or was unreachable, so that nothing is known of its pod.
