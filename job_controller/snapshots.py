@@ -11,7 +11,9 @@ from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.pod import Pod
 from job_controller.caches import Caches
+from job_controller.core.render.suspension import is_taken_back
 from job_controller.core.settings import Settings
+from job_controller.core.state.ended_pods import is_orphan
 from job_controller.core.state.known_numbers import with_known_numbers
 from job_controller.core.state.predecessors import CHAIN_LIMIT, Predecessor, newest_run
 from job_controller.core.state.snapshot import Snapshot
@@ -43,6 +45,7 @@ def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -
             if report.job_uid == each.uid
         ),
         left_pods=_left_pods(caches, job, daemon_set),
+        orphans=_orphans(caches, job),
         ended_pods=caches.ended_pods.of(job),
         settings=settings,
     )
@@ -62,6 +65,16 @@ def _left_pods(caches: Caches, job: Job, daemon_set: DaemonSet | None) -> tuple[
         for pod in caches.pods_labelled(job)
         if pod.owner_uid not in ("", own) and pod.daemon_set == job.daemon_set_name
     )
+
+
+def _orphans(caches: Caches, job: Job) -> tuple[Pod, ...]:
+    """Return the pods that the next DaemonSet of a Job would adopt, if that may run something else.
+
+    It may while the start of the run is taken back. In any other case such a pod runs the same.
+    """
+    if not (may_be_taken_back(job) or is_taken_back(job)):
+        return ()
+    return tuple(pod for pod in caches.pods_labelled(job) if is_orphan(pod, job))
 
 
 def find_predecessors(caches: Caches, job: Job) -> dict[str, Predecessor]:

@@ -16,6 +16,11 @@ def controller_uid(meta: Mapping[str, Any]) -> str:
     return ""
 
 
+def has_controller(meta: Mapping[str, Any]) -> bool:
+    """Return whether any object controls this one."""
+    return any(owner.get("controller") for owner in meta.get("ownerReferences") or ())
+
+
 def controller_kind(meta: Mapping[str, Any]) -> str:
     """Return the kind of the controlling owner, "" when none controls the object."""
     for owner in meta.get("ownerReferences") or ():

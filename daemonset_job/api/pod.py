@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from daemonset_job.api import names
 from daemonset_job.api.container import CONTAINERS_SHAPE, STATUS_UNKNOWN, Container, parse_container
-from daemonset_job.api.owners import controller_uid, controlling_daemon_set
+from daemonset_job.api.owners import controller_uid, controlling_daemon_set, has_controller
 from daemonset_job.api.shape import (
     AFFINITY,
     CONDITIONS,
@@ -61,7 +61,8 @@ class Pod:
     any container was created, so that it has run, or may have. `revision` is that of its Job, ""
     for policy Once. `exclusive` is the key `rollout.exclusive` of its Job.
     `job_uid` is the UID of that by a label, which proves nothing. `daemon_set` is the name of the
-    DaemonSet that controls the pod, "" if none does.
+    DaemonSet that controls the pod, "" if none does. `orphan_labels` are its labels `daemonset` and
+    `job` if no object controls it: a DaemonSet whose selector they are adopts it.
     """
 
     namespace: str
@@ -89,6 +90,7 @@ class Pod:
     exclusive: str = ""
     job_uid: str = ""
     daemon_set: str = ""
+    orphan_labels: tuple[str, str] | None = None
 
     @property
     def is_disrupted(self) -> bool:
@@ -153,7 +155,15 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         exclusive=(meta.get("labels") or {}).get(names.LABEL_EXCLUSIVE) or "",
         job_uid=(meta.get("labels") or {}).get(names.LABEL_JOB_UID) or "",
         daemon_set=sys.intern(controlling_daemon_set(meta)),
+        orphan_labels=_orphan_labels(meta),
     )
+
+
+def _orphan_labels(meta: Mapping[str, Any]) -> tuple[str, str] | None:
+    if has_controller(meta):
+        return None
+    labels = meta.get("labels") or {}
+    return labels.get(names.LABEL_DAEMON_SET) or "", labels.get(names.LABEL_JOB) or ""
 
 
 def affinity_node(spec: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ from job_controller.actions.exclusive_nodes import ExclusiveNodes
 from job_controller.actions.writer import Writer
 from job_controller.core.plan import CheckNoPodMayStart, DeletePods, RemoveSchedulingGates
 from job_controller.core.state.due_again import counts
+from job_controller.core.state.ended_pods import is_orphan
 
 # How many pods are written at a time: 32 at once removed 1,002 gates in 5.8 s on two cores.
 PODS_AT_ONCE = 32
@@ -94,7 +95,8 @@ class PodActions:
     async def check_none_may_start(self, job: Job) -> None:
         """Raise Conflict unless each pod of the Job waits at its gate, as the API server has them.
 
-        The cache of pods can be behind the cache of DaemonSets, so that it lacks a pod.
+        The cache of pods can be behind the cache of DaemonSets, so that it lacks a pod. Nor may
+        there be one without an owner: the next DaemonSet of the Job would adopt it.
         """
         selector = f"{names.LABEL_JOB_UID}={job.uid}"
         what = Selection(PODS, job.namespace, selector)
@@ -103,7 +105,8 @@ class PodActions:
                 if isinstance(raw, Unreadable):
                     raise Conflict(f"pod {raw.name} cannot be read, and may start")
                 pod = parse_pod(raw)
-                if pod.daemon_set == job.daemon_set_name and not pod.is_gated:
+                is_free = pod.daemon_set == job.daemon_set_name and not pod.is_gated
+                if is_free or is_orphan(pod, job):
                     raise Conflict(f"pod {pod.name} of the run may start")
 
     async def _read_reports(self, job: Job) -> list[JobReport]:

@@ -37,6 +37,7 @@ from job_controller.core.render.events import (
     rerun_events,
     state_events,
 )
+from job_controller.core.render.frozen_status import frozen_status
 from job_controller.core.render.job_status import (
     Findings,
     next_status,
@@ -48,7 +49,6 @@ from job_controller.core.render.report_status import (
     next_report_statuses,
 )
 from job_controller.core.render.rollback import (
-    copy_rollback,
     record_late_starts,
     record_rollback,
     rollback_events,
@@ -273,13 +273,7 @@ def _record_actions(
     if ended and is_frozen and has_succeeded and found.blocker is not None:
         return actions if status == job.status else [*actions, WriteStatus(status)]
     if ended and is_frozen:
-        seen = replace(
-            copy_rollback(job.status, status),
-            observed_generation=job.generation,
-            revision=status.revision,
-            completion_token=status.completion_token,
-            observed_rerun=status.observed_rerun,
-        )
+        seen = frozen_status(job, status, now)
         return actions if seen == job.status else [*actions, WriteStatus(seen)]
     if run.outcome == RunOutcome.SUCCEEDED and report_is_final and is_frozen:
         # The report is final; only the Job's status has to follow.

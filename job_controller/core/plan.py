@@ -146,7 +146,10 @@ class CheckJobUnchanged:
 
 @dataclass(frozen=True, slots=True)
 class CheckNoPodMayStart:
-    """Fail unless each pod of the Job waits at its gate, by a new read of the API server."""
+    """Fail unless each pod of the Job waits at its gate, by a new read of the API server.
+
+    Nor may there be one without an owner: the next DaemonSet of the Job would adopt it.
+    """
 
 
 Action = (

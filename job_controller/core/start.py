@@ -32,7 +32,11 @@ from job_controller.core.state.cordons import find_own_cordons, find_trial_cordo
 from job_controller.core.state.node_changes import find_trial_change
 from job_controller.core.state.predecessors import find_waiting
 from job_controller.core.state.snapshot import Snapshot
-from job_controller.core.taken_back_start import plan_leftovers, plan_taking_back
+from job_controller.core.taken_back_start import (
+    plan_leftovers,
+    plan_taking_back,
+    without_orphans,
+)
 from job_controller.core.text.sanitize import single_line
 
 
@@ -59,7 +63,8 @@ def plan_start(snapshot: Snapshot, now: datetime) -> Plan:
         return leftovers
     if snapshot.owned_daemon_set is not None:
         return _recorded_again(snapshot, now)
-    return _without_cordons(snapshot, _plan_first_step(snapshot, now))
+    plan = without_orphans(snapshot.job, _plan_first_step(snapshot, now))
+    return _without_cordons(snapshot, plan)
 
 
 def _without_cordons(snapshot: Snapshot, plan: Plan) -> Plan:

@@ -9,7 +9,7 @@ if that last status is missed, as in a crash, the run counts as begun, and stays
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -38,7 +38,7 @@ from job_controller.core.plan import (
     WriteStatus,
 )
 from job_controller.core.render.shards import assign_to_shards
-from job_controller.core.render.suspension import is_taken_back
+from job_controller.core.render.suspension import has_taken_back, is_taken_back
 from job_controller.core.render.taken_back import (
     leftovers_status,
     taken_back_status,
@@ -66,6 +66,7 @@ def plan_taking_back(snapshot: Snapshot, now: datetime) -> Plan | None:
     if not may_be_taken_back(snapshot.job) or find_begun(snapshot) or not _is_ready(snapshot):
         return None
     may_start = [pod for pod in (*snapshot.pods, *snapshot.left_pods) if not pod.is_gated]
+    may_start += snapshot.orphans
     if not may_start and _has_cordon(snapshot):
         return None
     if not may_start:
@@ -82,15 +83,15 @@ def plan_taking_back(snapshot: Snapshot, now: datetime) -> Plan | None:
     if unmarked:
         # The pods are deleted when the report is read back with the marks.
         actions += _mark_actions(snapshot, unmarked)
-    elif doomed := tuple(pod for pod in snapshot.pods if _is_to_be_deleted(pod)):
-        actions.append(DeletePods(doomed, {pod.uid: _WHY for pod in doomed}))
+    else:
+        actions += _deletion([p for p in (*snapshot.pods, *snapshot.orphans) if p in may_start])
     status = waiting_status(snapshot.job, may_start, now)
     if status != snapshot.job.status:
         actions.append(WriteStatus(status))
     return Plan(
         actions=tuple(actions),
         events=_paused_events(snapshot.job, status),
-        requeue_after=_LEFT_PODS_SECONDS if snapshot.left_pods else None,
+        requeue_after=_LEFT_PODS_SECONDS if snapshot.left_pods or snapshot.orphans else None,
         is_urgent=True,
     )
 
@@ -156,8 +157,9 @@ def _unmarked(snapshot: Snapshot) -> list[Pod]:
     return [pod for pod in snapshot.pods if pod.is_scheduled and pod.uid not in known]
 
 
-def _is_to_be_deleted(pod: Pod) -> bool:
-    return not pod.is_gated and not pod.is_terminating
+def _deletion(pods: Iterable[Pod]) -> list[Action]:
+    doomed = tuple(pod for pod in pods if not pod.is_terminating)
+    return [DeletePods(doomed, {pod.uid: _WHY for pod in doomed})] if doomed else []
 
 
 def _mark_actions(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Action]:
@@ -204,7 +206,7 @@ def plan_leftovers(snapshot: Snapshot, now: datetime) -> Plan | None:
         return None
     has_daemon_set = found is not None and found.owner_uid == job.uid
     parts = [owned for owned in snapshot.owned_jobs if purpose_of(owned)]
-    if not (has_daemon_set or parts or snapshot.reports):
+    if not (has_daemon_set or parts or snapshot.reports or snapshot.orphans):
         return None
     refused = next(iter(snapshot.refusals.values()), "")
     status = leftovers_status(job, refused, now)
@@ -216,10 +218,26 @@ def plan_leftovers(snapshot: Snapshot, now: datetime) -> Plan | None:
         actions += [DeleteDaemonSet(ours.uid, why=_WHY)] if ours is not None else []
         actions += [DeleteJob(part.name, part.uid) for part in parts if not part.is_terminating]
         actions += [DeleteReport(report.name, report.uid) for report in snapshot.reports]
+        actions += _deletion(snapshot.orphans)
     # Last, so that a deletion that is refused again changes nothing in the status.
     actions += [WriteStatus(status)] if status != job.status else []
+    again = _LEFT_PODS_SECONDS if snapshot.orphans else None
     return Plan(
         actions=tuple(actions),
-        requeue_after=snapshot.retry_seconds if refused else None,
+        requeue_after=snapshot.retry_seconds if refused else again,
         is_urgent=True,
     )
+
+
+def without_orphans(job: Job, plan: Plan) -> Plan:
+    """Return the plan, with a check before its status says no more that the start was taken back.
+
+    From then on nothing looks for pods that the next DaemonSet would adopt.
+    """
+    ends = any(
+        isinstance(action, WriteStatus) and not has_taken_back(action.status)
+        for action in plan.actions
+    )
+    if not ends or not is_taken_back(job):
+        return plan
+    return replace(plan, actions=(CheckNoPodMayStart(), *plan.actions))

@@ -14,14 +14,13 @@ from typing import Any
 from loguru import logger
 
 from daemonset_job.api import names
-from daemonset_job.api.job import JobKey, parse_job
+from daemonset_job.api.job import JobKey
 from daemonset_job.api.owners import controller_uid
-from daemonset_job.api.rollback import has_open_rollback
 from daemonset_job.api.scheduled_job import ScheduledJob, parse_scheduled_job
-from daemonset_job.api.states import Phase, parse_phase
+from daemonset_job.api.states import Phase
 from daemonset_job.api.times import parse_time
 from daemonset_job.kube.cache.pager import Pager
-from daemonset_job.kube.client.errors import AlreadyExists, Conflict, KubeError, NotFound
+from daemonset_job.kube.client.errors import AlreadyExists, KubeError, NotFound
 from daemonset_job.kube.client.resource import (
     JOB_REPORTS,
     JOBS,
@@ -29,7 +28,6 @@ from daemonset_job.kube.client.resource import (
     SCHEDULED_JOBS,
 )
 from daemonset_job.kube.client.selection import Selection
-from daemonset_job.kube.client.writes import DeleteOptions
 from daemonset_job.kube.recorder import ObjectReference
 from job_controller.actions.errors import is_refusal
 from job_controller.core.desired.strategic_merge import diff_merge_patch
@@ -46,8 +44,7 @@ from job_controller.core.scheduled.snapshot import (
 )
 from job_controller.dependencies import Dependencies
 from job_controller.schedules.metrics import ScheduleMetrics
-
-_BACKGROUND = DeleteOptions("Background")
+from job_controller.schedules.runs import read_run
 
 
 class ScheduleReconciler:
@@ -116,7 +113,7 @@ class ScheduleReconciler:
         selector = f"{names.LABEL_SCHEDULED_JOB}={scheduled.name}"
         return tuple(
             [
-                _run_of(raw)
+                read_run(raw)
                 async for raw in self._list(Selection(JOBS, scheduled.namespace, selector))
                 if controller_uid(raw.get("metadata") or {}) == scheduled.uid
             ]
@@ -173,7 +170,7 @@ class ScheduleReconciler:
             message = error.message or error.reason
             return TriedStart(start.moment, StartResult.REFUSED, message), None, None
         logger.info("created a Job", job=start.name)
-        return TriedStart(start.moment, StartResult.STARTED), None, _run_of(created)
+        return TriedStart(start.moment, StartResult.STARTED), None, read_run(created)
 
     async def _find_owner(self, scheduled: ScheduledJob, start: StartRun) -> StartResult:
         """Return whether the Job that has the name is of this ScheduledJob."""
@@ -188,12 +185,20 @@ class ScheduleReconciler:
             self._emit(scheduled, plan)
 
     async def _delete_run(self, scheduled: ScheduledJob, run: DeleteRun) -> None:
+        """Delete the Job of a run; raises Conflict if it has changed since it was read.
+
+        By then a person may have it tried again or corrected, so it is decided again.
+        """
         try:
             await self._client.delete(
-                JOBS, run.name, scheduled.namespace, uid=run.uid, options=_BACKGROUND
+                JOBS,
+                run.name,
+                scheduled.namespace,
+                uid=run.uid,
+                resource_version=run.resource_version,
             )
-        except (NotFound, Conflict):
-            return  # it is deleted, or another Job has its name
+        except NotFound:
+            return
         why = "the next run replaces it" if run.is_replaced else "more than the history keeps"
         logger.info("deleted a Job", job=run.name, why=why)
 
@@ -228,25 +233,3 @@ class ScheduleReconciler:
             self._events.emit(
                 about, "Warning" if event.is_warning else "Normal", event.reason, event.message
             )
-
-
-def _run_of(raw: Mapping[str, Any]) -> Run:
-    """Return what a raw Job says of its run. One that is being deleted may be at work.
-
-    One that is being rolled back is at work, too.
-    """
-    meta, status = raw.get("metadata") or {}, raw.get("status") or {}
-    phase = parse_phase(status.get("phase"))
-    ended = None
-    if phase in {Phase.SUCCEEDED, Phase.FAILED}:
-        ended = parse_time(status.get("completionTime") or meta.get("creationTimestamp"))
-    is_undone = ended is not None and _has_open_rollback(raw)
-    name, uid = meta.get("name") or "", meta.get("uid") or ""
-    return Run(name, uid, phase, None if is_undone else ended, is_rolling_back=is_undone)
-
-
-def _has_open_rollback(raw: Mapping[str, Any]) -> bool:
-    try:
-        return has_open_rollback(parse_job(raw))
-    except ValueError:
-        return False  # the controller ignores it, too

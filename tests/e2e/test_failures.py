@@ -366,10 +366,12 @@ def test_a_failed_run_is_opened_by_a_retry_of_its_failed_nodes_only(cluster, nam
 
 
 @pytest.mark.alone
-def test_the_deadline_of_the_run(cluster, namespace):
-    slow = cluster.nodes[0]
-    cluster.apply(make_job("deadline", namespace, activeDeadlineSeconds=40, **on(slow, WAIT)))
+def test_the_deadline_of_the_run_stops_its_tasks(cluster, namespace):
+    slow, command = cluster.nodes[0], "sleep 86411"
+    task = on(slow, f"echo at work; exec {command}")
+    cluster.apply(make_job("deadline", namespace, activeDeadlineSeconds=40, **task))
     eventually(lambda: len(cluster.completed(namespace, "deadline")) == 2)
+    assert runs_on(cluster, slow, command)
     # Its timer is not in memory: a controller that starts again keeps it.
     cluster.kill("job-controller")
 
@@ -377,6 +379,10 @@ def test_the_deadline_of_the_run(cluster, namespace):
 
     assert failed["reason"] == "DeadlineExceeded"
     assert failed["message"] == "2 of 3 nodes completed within activeDeadlineSeconds (40 s)"
+    eventually(lambda: not runs_on(cluster, slow, command), 60, "the task is stopped")
+    eventually(lambda: not cluster.pods(namespace, "deadline"), 60, "no pod is left")
+    evidence = cluster.report(namespace, "deadline")["evidence"][slow]
+    assert evidence["lastLines"] == ["at work"]
 
 
 def test_pods_of_a_failed_run_go_when_asked_and_its_record_stays(cluster, namespace):

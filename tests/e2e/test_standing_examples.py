@@ -206,6 +206,10 @@ def assert_restarted_once(
         assert after[node][1] == starts + 1, node
 
 
+def without(found: dict[str, tuple[str, int]], node: str) -> dict[str, tuple[str, int]]:
+    return {name: each for name, each in found.items() if name != node}
+
+
 def trusted(cluster: RealCluster, certificate: str) -> set[str]:
     """Return the nodes whose file and whose bundle, which containerd reads, have a certificate."""
     line = certificate.splitlines()[1]
@@ -214,10 +218,10 @@ def trusted(cluster: RealCluster, certificate: str) -> set[str]:
     return {node for node, text in found.items() if text == f"{certificate}1\n"}
 
 
-def are_held(cluster: RealCluster, namespace: str) -> bool:
-    """Return whether each node's pod waits at the gate, on no node."""
+def are_held(cluster: RealCluster, namespace: str, count: int = 0) -> bool:
+    """Return whether the pods of all nodes, or of `count`, wait at the gate, on no node."""
     pods = cluster.pods(namespace, "ca-certificates")
-    return len(pods) == len(cluster.nodes) and all(
+    return len(pods) == (count or len(cluster.nodes)) and all(
         pod["spec"].get("schedulingGates") and "nodeName" not in pod["spec"] for pod in pods
     )
 
@@ -230,13 +234,24 @@ def test_containerd_restarts_once_for_each_certificate_and_no_pod_stays(trust, n
     (first,) = re.findall("-----BEGIN.*END CERTIFICATE-----\n", script, re.DOTALL)
     before = containerds(cluster)
 
+    # The last node joins when the others are done.
+    joins = cluster.nodes[-1]
+    cluster.apply({**job, "spec": job["spec"] | {"nodes": {"exclude": [joins]}}})
+    others = count - 1
+    eventually(lambda: is_complete(cluster, namespace, "ca-certificates", others), 180, "complete")
+    eventually(lambda: are_held(cluster, namespace, others), 60, "no pod is left on a node")
+    assert trusted(cluster, first) == nodes - {joins}
+    early = containerds(cluster)
+    assert early[joins] == before[joins]
+    assert_restarted_once(without(before, joins), early)
+
     cluster.apply(job)
     eventually(lambda: is_complete(cluster, namespace, "ca-certificates", count), 180, "complete")
     eventually(lambda: are_held(cluster, namespace), 60, "no pod is left on a node")
-
     assert trusted(cluster, first) == nodes
     once = containerds(cluster)
     assert_restarted_once(before, once)
+    assert without(once, joins) == without(early, joins)
     digest = hashlib.sha256(first.encode()).hexdigest()
     evidence = cluster.report(namespace, "ca-certificates")["evidence"]
     assert {entry["results"]["sha256"] for entry in evidence.values()} == {digest}

@@ -12,6 +12,7 @@ from tests.fakekube.daemon_sets import (
     placement,
     sync,
 )
+from tests.fakekube.selectors import carries
 
 AnyRaw = TypeVar("AnyRaw", bound=Raw)
 
@@ -22,6 +23,29 @@ def owned_pods(daemon_set: Raw, pods: Iterable[AnyRaw]) -> list[AnyRaw]:
     """Return the raw pods that a raw DaemonSet controls, by UID."""
     own = daemon_set["metadata"]["uid"]
     return [pod for pod in pods if controller_uid(pod) == own]
+
+
+def may_adopt(daemon_set: Raw, pod: Raw) -> bool:
+    """Return whether a raw DaemonSet takes a raw pod for its own that no object controls.
+
+    ClaimPods in pkg/controller/controller_ref_manager.go.
+    """
+    meta, selector = pod["metadata"], daemon_set["spec"]["selector"]["matchLabels"]
+    is_free = not controller_uid(pod) and meta["namespace"] == daemon_set["metadata"]["namespace"]
+    is_ending = is_deleting(pod) or is_deleting(daemon_set)
+    return is_free and not is_ending and carries(pod, selector)
+
+
+def owner_of_pods(daemon_set: Raw) -> dict[str, Any]:
+    """Return the owner reference of the pods of a raw DaemonSet."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": daemon_set["metadata"]["name"],
+        "uid": daemon_set["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
 
 
 def controller_uid(raw: Raw) -> str:
@@ -49,16 +73,7 @@ def build_pod(daemon_set: Raw, node_name: str) -> dict[str, Any]:
             "generateName": f"{meta['name']}-",
             "labels": dict(template_meta.get("labels") or {}),
             "annotations": dict(template_meta.get("annotations") or {}),
-            "ownerReferences": [
-                {
-                    "apiVersion": "apps/v1",
-                    "kind": "DaemonSet",
-                    "name": meta["name"],
-                    "uid": meta["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": [owner_of_pods(daemon_set)],
         },
         "spec": {**template["spec"], "affinity": affinity},
     }

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVarTuple
 from tests.fakekube import daemon_sets, scheduler
 from tests.fakekube.conditions import with_condition
 from tests.fakekube.daemon_set_objects import build_pod, owned_pods
-from tests.fakekube.daemon_sets import has_failed
+from tests.fakekube.daemon_sets import has_failed, is_deleting
 from tests.fakekube.failed_pods import FailedPods
 from tests.fakekube.garbage_collector import has_lost_node, is_orphan
 from tests.fakekube.pod_endings import collected
 from tests.simulation.cordons import CORDON_TAINT, has_taint, is_cordoned
+from tests.simulation.orphans import adopt_pods
 from tests.simulation.server import (
     DAEMON_SETS,
     EVENTS,
@@ -142,11 +143,14 @@ class ClusterModel:
         if daemon_set is None:
             return
         uid = daemon_set["metadata"]["uid"]
+        if is_deleting(daemon_set):
+            return
         self._unheard.discard(uid)
         if any(owner == uid for owner, _ in self._creating):
             self._touch(daemon_set)  # one sync of a DaemonSet at a time, and it makes its pods
             return
         self._syncs += 1
+        adopt_pods(self._server, daemon_set)
         nodes = [self._view[name] for name in sorted(self._view)]
         pods = owned_pods(daemon_set, self._server.all(PODS))
         found = daemon_sets.sync(daemon_set, nodes, pods, partial(self._stays, daemon_set))

@@ -16,6 +16,7 @@ from tests.simulation.corrections import CORRECTED, LOOK_SECONDS
 from tests.simulation.drain_disturbances import DURING_DRAINS
 from tests.simulation.edits import edited
 from tests.simulation.machine import TURNS_UNKNOWN_SECONDS
+from tests.simulation.orphans import orphan_daemon_set
 from tests.simulation.schedule import TOPOLOGY_ZONE, Disturbance, JobPlan
 from tests.simulation.schedule_disturbances import OF_SCHEDULES
 from tests.simulation.server import CONFIG_MAPS, DAEMON_SETS, JOBS, NODES, PODS, Raw, node_of
@@ -550,5 +551,6 @@ _KINDS = {
     "edit": _edit,
     "delete_pod": _delete_pod,
     "delete_daemon_set": _delete_daemon_set,
+    "orphan_daemon_set": orphan_daemon_set,
     "forge": _forge,
 }

@@ -26,6 +26,12 @@ def raw_pod(name="p", daemon_set=JOB.daemon_set_name, *, gated=True):
     }
 
 
+def orphan(name):
+    labels = {"daemonset": JOB.daemon_set_name, "job": JOB.name}
+    pod = raw_pod(name)
+    return {**pod, "metadata": {"name": name, "labels": labels}}
+
+
 class Server:
     """Answers a list in pages of one pod."""
 
@@ -55,8 +61,8 @@ def test_a_pod_of_another_daemon_set_proves_nothing():
 
 @pytest.mark.parametrize(
     "last",
-    [raw_pod("late", gated=False), Unreadable("odd", "default", "late")],
-    ids=["not gated", "unreadable"],
+    [raw_pod("late", gated=False), Unreadable("odd", "default", "late"), orphan("late")],
+    ids=["not gated", "unreadable", "without an owner"],
 )
 def test_a_pod_that_may_start_is_a_conflict_on_each_page(last):
     with pytest.raises(Conflict, match="late"):

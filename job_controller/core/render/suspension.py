@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from daemonset_job.api.job import Job
-from daemonset_job.api.job_status import Condition
+from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.reasons import SuspendedReason
 from daemonset_job.api.states import ConditionType
 
@@ -41,5 +41,10 @@ def unstarted_suspended(job: Job) -> Condition:
 
 def is_taken_back(job: Job) -> bool:
     """Return whether the status says that the start was taken back, and the Job not resumed."""
-    known = job.condition(ConditionType.SUSPENDED)
+    return has_taken_back(job.status)
+
+
+def has_taken_back(status: JobStatus) -> bool:
+    """Return whether a status says that the start was taken back, and the Job not resumed."""
+    known = status.condition(ConditionType.SUSPENDED)
     return known is not None and bool(known.status) and known.reason == TAKEN_BACK.reason

@@ -83,7 +83,7 @@ def decide_schedule(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
     if found is not None or starts.due is None:
         return _finish(snapshot, starts, found or _scheduled(), now)
     deletions = tuple(
-        DeleteRun(run.name, run.uid, is_replaced=True)
+        DeleteRun(run.name, run.uid, run.resource_version, is_replaced=True)
         for run in _active(snapshot.runs)
         if scheduled.spec.concurrency_policy == ConcurrencyPolicy.REPLACE
         and run.name != run_name(scheduled.name, starts.due)
@@ -256,15 +256,19 @@ def _active(runs: Iterable[Run]) -> list[Run]:
 
 
 def _excess(snapshot: ScheduleSnapshot) -> tuple[DeleteRun, ...]:
-    """Return the ended Jobs beyond the limits of the history, the oldest first."""
+    """Return the ended Jobs beyond the limits of the history, the oldest first.
+
+    Those of which a person wants more are left out, and do not count.
+    """
     spec = snapshot.scheduled.spec
     limits = ((Phase.SUCCEEDED, spec.successful_limit), (Phase.FAILED, spec.failed_limit))
     found: list[DeleteRun] = []
     for phase, limit in limits:
         ended = sorted(
-            (run.ended_at, run.name, run.uid)
+            (run.ended_at, run.name, run.uid, run.resource_version)
             for run in snapshot.runs
-            if run.ended_at is not None and run.phase == phase
+            if run.ended_at is not None and run.phase == phase and not run.is_due_again
         )
-        found += [DeleteRun(name, uid) for _, name, uid in ended[: max(len(ended) - limit, 0)]]
+        excess = ended[: max(len(ended) - limit, 0)]
+        found += [DeleteRun(name, uid, version) for _, name, uid, version in excess]
     return tuple(found[:DELETIONS_AT_ONCE])

@@ -15,7 +15,8 @@ from daemonset_job.api.states import Phase
 class Run:
     """A Job of a ScheduledJob that exists. `ended_at` is None while it has not ended.
 
-    A run that is being rolled back has not ended.
+    A run that is being rolled back has not ended. `is_due_again`: it has ended, and a person wants
+    more of it, on which the controller has yet to act.
     """
 
     name: str
@@ -23,6 +24,8 @@ class Run:
     phase: Phase | None = None
     ended_at: datetime | None = None
     is_rolling_back: bool = False
+    is_due_again: bool = False
+    resource_version: str = ""
 
     @property
     def has_ended(self) -> bool:
@@ -74,10 +77,11 @@ class StartRun:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRun:
-    """Delete a Job, by UID; `is_replaced` if its run has not ended."""
+    """Delete a Job unless it has changed since it was read; `is_replaced`: it has not ended."""
 
     name: str
     uid: str
+    resource_version: str = ""
     is_replaced: bool = False
 
 

@@ -21,6 +21,9 @@ from job_controller.core.state.snapshot import Snapshot
 
 # Of the names of nodes in a message.
 NAMES_LIMIT: Final = 160
+# A node that is not drained fails while its pod waits at the gate, which then stays. It is removed
+# only after a retry, and then the failure is among the earlier ones of the record.
+_FAILED_AT_GATE: Final = frozenset({NodeReason.DRAIN_TIMED_OUT, NodeReason.DRAIN_REFUSED})
 
 
 def find_begun(snapshot: Snapshot) -> str:
@@ -36,6 +39,8 @@ def find_begun(snapshot: Snapshot) -> str:
         if _shows_begin(record, known, has_lost_pods=has_lost_pods)
     }
     nodes |= {pod.node_name or pod.name for pod in pods if pod.has_run}
+    # Nothing of the run looks after one that was taken from its DaemonSet.
+    nodes |= {pod.node_name for pod in snapshot.orphans if pod.is_scheduled}
     nodes |= {snapshot.ended_pods.ran_on} - {""}
     return f"a task has begun, or may have, on {fold(nodes, limit=NAMES_LIMIT)}" if nodes else ""
 
@@ -54,6 +59,8 @@ def _shows_begin(record: NodeRecord, known: AbstractSet[str], *, has_lost_pods: 
         return True
     if is_marked(record):
         return record.pod_uid not in known
+    if has_failed_unstarted(record) and record.reason in _FAILED_AT_GATE:
+        return False
     if has_failed_unstarted(record) or (has_lost_pods and _has_waited_on_node(record)):
         return bool(record.pod_uid) and record.pod_uid not in known
     # A node left that had begun, or was unreachable, so that nothing is known of its pod.

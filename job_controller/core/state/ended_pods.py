@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from daemonset_job.api import names
+from daemonset_job.api.job import Job
 from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 
@@ -31,6 +34,14 @@ class EndedPods:
 
 
 NO_ENDED_PODS: Final = EndedPods()
+
+
+def is_orphan(pod: Pod, job: Job) -> bool:
+    """Return whether the next DaemonSet of the Job would adopt the pod, which has the Job's UID.
+
+    Deleted with `--cascade=orphan`, a DaemonSet leaves such pods.
+    """
+    return pod.orphan_labels == (job.daemon_set_name, names.job_label(job.name))
 
 
 def mark(record: NodeRecord, pod_uid: str, retry: str) -> NodeRecord:

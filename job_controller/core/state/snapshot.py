@@ -51,7 +51,8 @@ class Snapshot:
     that this one created as parts of its own run, by owner reference, with all of their specs.
     `owned_reports` are the reports of their runs. `left_pods` are pods of the Job that are not of
     its present DaemonSet: one that was deleted takes its pods with it later.
-    `ended_pods` is what is known of pods that are gone.
+    `orphans` are pods with all labels of the Job's that no object controls: its next DaemonSet
+    would adopt them. `ended_pods` is what is known of pods that are gone.
     """
 
     job: Job
@@ -75,6 +76,7 @@ class Snapshot:
     owned_jobs: tuple[Job, ...] = ()
     owned_reports: tuple[JobReport, ...] = ()
     left_pods: tuple[Pod, ...] = ()
+    orphans: tuple[Pod, ...] = ()
     ended_pods: EndedPods = NO_ENDED_PODS
     settings: Settings = field(default_factory=Settings)
     # Computed once: a reconcile asks for it again and again. `replace` begins again.

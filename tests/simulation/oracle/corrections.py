@@ -8,7 +8,7 @@ from daemonset_job.api.names import CONTAINER_NAME
 from tests.simulation.corrections import image_of
 from tests.simulation.oracle.facts import is_continuous
 from tests.simulation.oracle.invariant import Invariant
-from tests.simulation.server import Raw
+from tests.simulation.server import JOBS, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -19,7 +19,8 @@ INVARIANTS = (
     Invariant(
         "taken back",
         "The start of a run is taken back only if no task of the Job has begun on any node. None "
-        "begins before the Job has started again, and all tasks of a run have the same image.",
+        "begins before the Job has started again, and all tasks of a run have the same image. No "
+        "gate is removed of a pod with another image than that of the Job.",
         mutant="takes_back_what_has_begun",
         seed=5_000_000_001,
         excuses={
@@ -55,6 +56,16 @@ class Corrections:
             self._violate(uid, f"{run.machine.name} begins before the Job has started again")
         if len(images) > 1:
             self._violate(uid, f"{run.machine.name} begins with another image: {sorted(images)}")
+
+    def judge_gate(self, pod: Raw) -> None:
+        """Judge the image of a pod whose gate the controller has removed."""
+        uid = self._oracle.job_of.get(pod["metadata"]["uid"], "")
+        job = next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+        if job is None or is_continuous(job):
+            return
+        own, asked = image_of(pod, CONTAINER_NAME), job["spec"].get("image", "")
+        if own != asked:
+            self._violate(uid, f"the gate of a pod with image {own} is removed, not {asked}")
 
     def job_written(self, old: Raw, new: Raw) -> None:
         """Judge that a start is taken back."""

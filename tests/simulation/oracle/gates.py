@@ -61,6 +61,7 @@ class Gates:
             self._read_at[uid] = dict(read_at)
             if write.actor == "controller":
                 due_again.judge_gate(self._world, new)
+                self._world.oracle.corrections.judge_gate(new)
                 self._world.oracle.holds.judge_gate(new)
                 self._world.oracle.cordons.judge_gate(new)
                 self._world.oracle.evictions.judge_gate(new)

@@ -51,14 +51,18 @@ def reason_of(plan: Plan) -> str:
 
 
 def run(
-    cluster: SampleCluster, now: datetime = NOW, seen: timedelta = timedelta(minutes=1)
+    cluster: SampleCluster,
+    now: datetime = NOW,
+    seen: timedelta = timedelta(minutes=1),
+    **changes: Any,
 ) -> Plan:
     """Decide, take over what the plan writes, and return the plan.
 
-    `seen` is for how long the controller has seen all that is there. The API server would take the
-    DaemonSet of a Job that has not started.
+    `seen` is for how long the controller has seen all that is there, and `changes` are of the
+    snapshot. The API server would take the DaemonSet of a Job that has not started.
     """
-    plan = decide(seen_before(cluster.snapshot(is_dry_run_done=True), seen, now), now)
+    snapshot = cluster.snapshot(is_dry_run_done=True, **changes)
+    plan = decide(seen_before(snapshot, seen, now), now)
     for action in plan.actions:
         if isinstance(action, WriteStatus):
             cluster.job = replace(cluster.job, status=action.status)

@@ -255,6 +255,23 @@ def test_a_second_correction_keeps_the_failure_of_the_start_before():
     assert cluster.job.status.condition(ConditionType.FAILED).message == before.message
 
 
+def test_of_two_failed_starts_the_newest_failure_is_kept():
+    """The report of the first one is deleted with it, and a condition has one message."""
+    cluster = spec(replaced(failed()), suspend=True)
+    decided(cluster, ended_pods=ended(*NODES))
+    first = cluster.job.status.condition(ConditionType.FAILED).message
+    ends = Condition(ConditionType.FAILED, True, "DeadlineExceeded", "the deadline is over")
+    status = replace(cluster.job.status, start_time=LATER, phase="Failed", conditions=(ends,))
+    cluster.job = replace(cluster.job, status=status)
+    cluster.report_status = None
+    cluster.pods = [gated_pod(node, serial=3) for node in NODES]
+    decided(cluster)
+    assert is_taken_back(cluster)
+    second = cluster.job.status.condition(ConditionType.FAILED).message
+    assert second.endswith("was taken back: the deadline is over")
+    assert first not in second
+
+
 def test_that_a_failed_run_was_retried_stays_when_its_start_is_taken_back():
     """Found by the simulation, seed 6000000121: the condition vanished."""
     cluster = spec(replaced(failed()), suspend=True)

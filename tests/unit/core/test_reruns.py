@@ -285,6 +285,26 @@ def test_a_request_is_a_retry_of_a_failed_node() -> None:
     assert len(recorded(cluster, "b")["failures"]) == 1
 
 
+@pytest.mark.parametrize("is_failed", [True, False], ids=["failed", "at work"])
+def test_a_node_that_has_not_completed_runs_again_for_a_request_alone(is_failed: bool) -> None:
+    cluster = completed("a", "b")
+    revision = cluster.job.revision
+    cluster.evidence.pop("b")
+    cluster.report_status = None
+    pod = failing("b") if is_failed else make_pod("b")
+    cluster.pods[1] = replace(pod, revision=revision)
+    run(cluster)
+    assert recorded(cluster, "b")["state"] == ("Failed" if is_failed else "Active")
+    request(cluster, "b@1")
+    assert deleted(run(cluster)) == []
+    assert deleted(run(cluster)) == ["b"]
+    cluster.pods[1] = gated_pod("b", revision=revision)
+    assert released(run(cluster)) == ["b"]
+    complete(cluster, "b", 2)
+    assert deleted(run(cluster)) == []
+    assert conditions(cluster)["Complete"][0] == "True"
+
+
 def test_a_node_that_ran_again_is_changed_again() -> None:
     cluster = completed("a")
     change(cluster, on_success=OnSuccess(labels={"example.com/done": "yes"}))

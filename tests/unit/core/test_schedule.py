@@ -207,6 +207,17 @@ def test_old_jobs_that_stay_are_deleted_a_few_at_a_time():
     assert plan.requeue_after == 1.0
 
 
+def test_a_job_of_which_a_person_wants_more_stays_and_does_not_count():
+    done = ScheduleStatus(last_schedule_time=NOON)
+    runs = tuple(
+        Run(f"sweep-{each}", str(each), Phase.FAILED, NOON + each * MINUTE, resource_version="7")
+        for each in range(3)
+    )
+    runs = (replace(runs[0], is_due_again=True), *runs[1:])
+    plan = decide_schedule(ScheduleSnapshot(scheduled(status=done), runs), NOON)
+    assert [(run.uid, run.resource_version) for run in plan.deletions] == [("1", "7")]
+
+
 def test_the_success_of_a_deleted_run_is_known_by_its_report():
     status = ScheduleStatus(last_schedule_time=NOON, active=(ActiveRun(name(NOON), "a"),))
     snapshot = ScheduleSnapshot(scheduled(status=status), successes=(NOON + MINUTE,))

@@ -40,6 +40,32 @@ def test_what_keeps_a_task_from_starting_fails_its_node_after_a_while(changes, r
     assert (late.state, late.reason) == ("Failed", reason)
 
 
+def test_while_the_socket_of_the_container_runtime_is_away_a_node_only_waits():
+    """The kubelet says ImageInspectError then; the task may be what restarts the runtime."""
+    words = "failed to inspect image: dial unix /run/containerd/containerd.sock: connection refused"
+    pod = with_container(state="waiting", reason="ImageInspectError", message=words)
+    waiting = assess(pod, seen=299)
+    assert (waiting.record.state, waiting.record.reason) == ("Waiting", "ImagePullFailed")
+    assert (waiting.replace_pod, waiting.delete_pod) == (False, False)
+    assert "connection refused" in waiting.record.message
+    back = assess(with_container(), record=waiting.record, seen=299).record
+    assert (back.state, back.reason, back.attempts) == ("Active", "", 1)
+
+
+def test_a_task_that_ended_with_the_container_runtime_is_started_again():
+    """The kubelet cannot create its container before the runtime is back."""
+    at_work = assess(with_container(started_at=START)).record
+    words = "rpc error: connection refused"
+    pod = with_container(
+        state="waiting", reason="ImageInspectError", message=words, restart_count=1
+    )
+    again = assess(pod, record=at_work, seen=299)
+    assert (again.record.state, again.record.reason) == ("Active", "ImagePullFailed")
+    assert (again.replace_pod, again.delete_pod) == (False, False)
+    back = assess(with_container(restart_count=1), record=again.record, seen=299).record
+    assert (back.state, back.attempts) == ("Active", 2)
+
+
 STUCK = [
     (
         {"init_failure": "init container istio-init: CrashLoopBackOff: back-off"},

@@ -1,0 +1,54 @@
+"""What a Job of a ScheduledJob, as the API server has it, says of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from daemonset_job.api.job import Job, parse_job
+from daemonset_job.api.rollback import has_open_rollback
+from daemonset_job.api.states import ConditionType, Phase, parse_phase
+from daemonset_job.api.times import parse_time
+from job_controller.core.scheduled.snapshot import Run
+
+
+def read_run(raw: Mapping[str, Any]) -> Run:
+    """Return what a raw Job says of its run. One that is being deleted may be at work.
+
+    One that is being rolled back is at work, too.
+    """
+    meta, status = raw.get("metadata") or {}, raw.get("status") or {}
+    phase = parse_phase(status.get("phase"))
+    ended = None
+    if phase in {Phase.SUCCEEDED, Phase.FAILED}:
+        ended = parse_time(status.get("completionTime") or meta.get("creationTimestamp"))
+    job = _readable(raw) if ended is not None else None
+    is_undone = job is not None and has_open_rollback(job)
+    return Run(
+        name=meta.get("name") or "",
+        uid=meta.get("uid") or "",
+        phase=phase,
+        ended_at=None if is_undone else ended,
+        is_rolling_back=is_undone,
+        is_due_again=job is not None and _is_due_again(job),
+        resource_version=meta.get("resourceVersion") or "",
+    )
+
+
+def _is_due_again(job: Job) -> bool:
+    """Return whether a person wants more of a run that has ended.
+
+    Its spec was changed, a retry is asked for, or it has failed and is suspended to be corrected.
+    """
+    status = job.status
+    if status.observed_generation != job.generation:
+        return True
+    has_failed = job.is_true(ConditionType.FAILED)
+    return has_failed and (job.spec.suspend or status.observed_retry != job.retry_request)
+
+
+def _readable(raw: Mapping[str, Any]) -> Job | None:
+    try:
+        return parse_job(raw)
+    except ValueError:
+        return None  # the controller ignores it, too

@@ -1,0 +1,67 @@
+"""Which Jobs of a ScheduledJob have ended, and of which a person wants more."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from daemonset_job.api import names
+from daemonset_job.api.states import Phase
+from job_controller.schedules.runs import read_run
+
+ENDED = "2026-01-02T03:04:05Z"
+FAILED = {"type": "Failed", "status": "True", "reason": "MaxFailedNodesExceeded"}
+
+
+def raw_job(phase="Failed", *, generation=1, retry="", **spec):
+    annotations = {names.ANNOTATION_RETRY: retry} if retry else {}
+    meta = {"name": "sweep-1", "namespace": "ns", "uid": "u", "resourceVersion": "7"}
+    return {
+        "metadata": {**meta, "generation": generation, "annotations": annotations},
+        "spec": {"image": "x", **spec},
+        "status": {
+            "phase": phase,
+            "completionTime": ENDED,
+            "observedGeneration": 1,
+            "conditions": [FAILED] if phase == "Failed" else [],
+        },
+    }
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+def test_a_run_that_has_ended_is_read_with_its_version(phase):
+    run = read_run(raw_job(phase))
+    assert (run.name, run.uid, run.resource_version) == ("sweep-1", "u", "7")
+    assert (run.phase, run.is_due_again) == (Phase(phase), False)
+    assert run.ended_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        raw_job(retry="1"),
+        raw_job(generation=2),
+        raw_job("Succeeded", generation=2),
+        raw_job(suspend=True),
+    ],
+    ids=["retry", "changed", "nodes added", "to be corrected"],
+)
+def test_a_run_of_which_a_person_wants_more_is_due_again(raw):
+    assert read_run(raw).is_due_again
+
+
+@pytest.mark.parametrize(
+    "raw", [raw_job("Succeeded", retry="1"), raw_job("Succeeded", suspend=True)]
+)
+def test_a_run_that_has_succeeded_is_not_tried_again(raw):
+    assert not read_run(raw).is_due_again
+
+
+def test_a_retry_that_has_failed_again_is_no_request():
+    raw = raw_job(retry="1")
+    raw["status"]["observedRetry"] = "1"
+    assert not read_run(raw).is_due_again
+
+
+def test_a_run_that_has_not_ended_is_not_due_again():
+    run = read_run(raw_job("Running", generation=2))
+    assert (run.has_ended, run.is_due_again) == (False, False)
