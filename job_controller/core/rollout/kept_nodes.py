@@ -17,6 +17,7 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import untolerated
+from job_controller.core.rollout.places import nodes_with_started_pod
 from job_controller.core.state.absence import has_begun
 from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.node_counts import NodeCounts
@@ -50,6 +51,7 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
     present = of_steps.keys() & (counts.nodes.keys() | counts.absent.keys())
     ledger = merge_evidence(snapshot)
     begun = {name for name, record in of_steps.items() if _has_begun(record, ledger.get(name))}
+    begun |= of_steps.keys() & set(nodes_with_started_pod(snapshot))
     left = begun - snapshot.nodes.keys()
     others = (begun & snapshot.nodes.keys()) - counts.desired_names
     selected = set(_find_selected(snapshot, others))

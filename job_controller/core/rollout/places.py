@@ -46,7 +46,7 @@ class Places:
 def find_places(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Places:
     """Return which nodes take a place, from the pods and from the records that are written."""
     records, ledger = merge_records(snapshot), merge_evidence(snapshot)
-    running = set(_nodes_with_started_pod(snapshot))
+    running = set(nodes_with_started_pod(snapshot))
     turned = {
         name: record
         for name, record in records.items()
@@ -101,7 +101,7 @@ def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:
     return Limits(allowed_nodes(rollout.max_parallel, counts.desired), by_zone)
 
 
-def _nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
+def nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
     """Return the nodes on which something of the task may run, or the scheduler may start it."""
     for pod in snapshot.pods:
         if not (pod.is_gated or pod.is_terminal) and pod.node_name in snapshot.nodes:

@@ -209,7 +209,7 @@ class _Rest:
         reason = conditions.get("Progressing", {}).get("reason")
         if self.uid in holds.aborts:
             return bool(reason == "Aborted")
-        return reason == "WaitingForJob" and bool(holds.lacking_predecessors(self.job))
+        return reason == "WaitingForJob" and bool(holds.open_predecessors(self.job))
 
     def judge_refused(self, refused: list[tuple[str, str]], *, has_ended: bool) -> None:
         """A write of the controller that is refused for good keeps the run: the Job must say so.

@@ -17,7 +17,7 @@ from tests.simulation.loop import EPOCH
 from tests.simulation.oracle import shards
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.invariant import Invariant
-from tests.simulation.server import CONFIG_MAPS, JOBS, Raw
+from tests.simulation.server import CONFIG_MAPS, JOBS, REPORTS, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -121,8 +121,42 @@ class Holds:
         return [
             name
             for name in job["spec"].get("after") or ()
-            if (namespace, name) not in self.succeeded
+            if (namespace, name) not in self.succeeded and not self._is_reported(namespace, name)
         ]
+
+    def open_predecessors(self, job: Raw) -> list[str]:
+        """Return the Jobs that a raw Job waits for now: one may have more to do since it was done.
+
+        A Job of policy Continuous has, if it is changed or a node joins.
+        """
+        namespace = job["metadata"]["namespace"]
+        living = {
+            each["metadata"]["name"]: each
+            for each in self.world.server.all(JOBS)
+            if each["metadata"]["namespace"] == namespace
+        }
+        lacking = self.lacking_predecessors(job)
+        return [
+            name
+            for name in job["spec"].get("after") or ()
+            if name in lacking or (name in living and not is_true(living[name], "Complete"))
+        ]
+
+    def _is_reported(self, namespace: str, name: str) -> bool:
+        """Return whether the newest report of a Job that is gone says that its run succeeded."""
+        keys = [each["metadata"] for each in self.world.server.all(JOBS)]
+        if any((meta["namespace"], meta["name"]) == (namespace, name) for meta in keys):
+            return False
+        reports = [
+            report
+            for report in self.world.server.all(REPORTS)
+            if report["metadata"]["namespace"] == namespace
+            and report["spec"]["job"]["name"] == name
+            and not report["spec"].get("shard")
+        ]
+        born = self.oracle.born
+        newest = max(reports, key=lambda each: born[each["metadata"]["uid"]], default=None)
+        return newest is not None and (newest.get("status") or {}).get("phase") == "Succeeded"
 
     # --- gates -------------------------------------------------------------------------------
 

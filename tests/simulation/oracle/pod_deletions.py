@@ -94,11 +94,9 @@ def _holds_rollback(world: World, pod: Raw, job_uid: str) -> bool:
 
 def _is_taken_back(world: World, pod: Raw, job_uid: str) -> bool:
     """Return whether the Job is suspended, and the pod is on record as one that may have begun."""
-    job = next((j for j in world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), None)
-    if job is None:
-        return False
     record = node_states(world, job_uid).get(pod["spec"]["meant_for"], {})
-    is_suspended = bool(job["spec"].get("suspend"))
+    # The Job may have been deleted in this moment.
+    is_suspended = bool(world.oracle.completion.newest(job_uid).get("suspend"))
     if is_suspended and not record.get("attempts") and _has_failed_on_record(world, pod, job_uid):
         return True
     pods = record.get("reason"), record.get("podUID")

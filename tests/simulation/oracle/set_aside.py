@@ -37,12 +37,13 @@ def judge_set_aside(world: World, old: Raw, new: Raw) -> None:
             continue
         seen_until = world.decided_on.get(job_uid, (0.0, 0.0))[1]
         seen = world.oracle.completion.node_versions.newest(node, seen_until)
-        if seen is not None and _is_reachable(seen):
+        if seen is not None and is_reachable(seen):
             words = f"{node} is set aside, and is reachable: {record.get('message')}"
             world.oracle.violate("set aside", words)
 
 
-def _is_reachable(node: Raw) -> bool:
+def is_reachable(node: Raw) -> bool:
+    """Return whether a raw node is Ready, and has no taint for its condition."""
     keys = {taint["key"] for taint in taints_of(node)}
     is_held = any(key.startswith("node.kubernetes.io/") and key != CORDON for key in keys)
     return ready_status(node) == "True" and not is_held

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.facts import rollout_of
 from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.set_aside import is_reachable
 from tests.simulation.oracle.shards import node_states
 from tests.simulation.schedule import TOPOLOGY_ZONE
 from tests.simulation.server import JOBS, NODES, Raw
+from tests.simulation.settings import NODE_UNREACHABLE_GRACE_PERIOD_SECONDS
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -28,6 +30,7 @@ INVARIANTS = (
             "set aside": "A node that was unreachable, and was set aside, has come back, and its "
             "task has not ended yet.",
             "killed late": "A pod is deleted, and its kubelet is about to kill its task.",
+            "away": "A node was unreachable for its grace period, and its step went on without it.",
         },
     ),
     Invariant(
@@ -158,9 +161,25 @@ class Turns:
             machine = self._world.machines[name]
             state = (records.get(name) or {}).get("state")
             is_done = self._oracle.is_entered(job_uid, name, machine.uid)
-            if not (is_done or state == "Failed" or "setAsideAt" in (records.get(name) or {})):
+            if is_done or state == "Failed" or "setAsideAt" in (records.get(name) or {}):
+                continue
+            if self._was_away(name):
+                self._oracle.excuse("turns", "away")
+            else:
                 words = f"{run.machine.name} starts before {name} has finished its step"
                 self._oracle.violate("turns", words)
+
+    def _was_away(self, name: str) -> bool:
+        """Return whether a node was unreachable for its grace period at some time."""
+        since: float | None = None
+        longest = 0.0
+        versions = self._oracle.completion.node_versions.versions.get(name, ())
+        for at, raw in (*versions, (self._world.loop.moment, None)):
+            if since is not None:
+                longest = max(longest, at - since)
+            is_away = raw is not None and not is_reachable(raw)
+            since = (at if since is None else since) if is_away else None
+        return longest >= NODE_UNREACHABLE_GRACE_PERIOD_SECONDS
 
     def _at_work(self, job_uid: str, run: PodRun) -> Iterator[tuple[str, PodRun]]:
         """Return the other nodes on which a task of the Job runs that has not completed them."""
