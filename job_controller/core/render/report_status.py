@@ -30,6 +30,7 @@ from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.subscriptions import with_subscriptions
 from job_controller.core.render.timeline import build_timeline
 from job_controller.core.render.turns import with_turns
+from job_controller.core.rollout.kept_nodes import find_opened
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
@@ -173,7 +174,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     records.update(_completed_without_pod(snapshot, counts, records))
     records.update(mark_left(snapshot, records, counts.completed_unselected))
     recorded = reports_api.merge_records(snapshot.reports)
-    ledger = merge_evidence(snapshot)
+    ledger, opened = merge_evidence(snapshot), find_opened(snapshot)
     for name, record in list(records.items()):
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue
@@ -188,13 +189,13 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
             and (
                 record.attempts
                 or has_failures(record)
-                or (record.step and record.turn_at is None)
+                or (record.step and (record.turn_at is None or name in opened))
                 or record.earlier_pods
                 or has_begun(recorded.get(name))
             )
         ):
             # It has begun, perhaps an earlier try, which still counts when it comes back, or its
-            # failures are kept. So it is if it had a turn, and waits for the next one.
+            # failures are kept. So it is if it had a turn that it took, or waits for the next one.
             words = "the node left before its task had finished"
             records[name] = _removed(record, words)
         elif record.state == NodeState.FAILED and not record.has_failed(retry):

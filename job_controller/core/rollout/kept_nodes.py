@@ -17,7 +17,6 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import untolerated
-from job_controller.core.rollout.places import nodes_with_started_pod
 from job_controller.core.state.absence import has_begun
 from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.node_counts import NodeCounts
@@ -51,7 +50,7 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
     present = of_steps.keys() & (counts.nodes.keys() | counts.absent.keys())
     ledger = merge_evidence(snapshot)
     begun = {name for name, record in of_steps.items() if _has_begun(record, ledger.get(name))}
-    begun |= of_steps.keys() & set(nodes_with_started_pod(snapshot))
+    begun |= of_steps.keys() & find_opened(snapshot)
     left = begun - snapshot.nodes.keys()
     others = (begun & snapshot.nodes.keys()) - counts.desired_names
     selected = set(_find_selected(snapshot, others))
@@ -59,6 +58,18 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
         left |= others - selected
     # Those without a pod are about to get one.
     return KeptNodes(frozenset(left), frozenset(present | selected))
+
+
+def find_opened(snapshot: Snapshot) -> set[str]:
+    """Return the nodes whose pod is past its gate, deleted nodes included: a task may have begun.
+
+    On a deleted node that is so only if the pod was bound to it.
+    """
+    return {
+        pod.node_name
+        for pod in snapshot.pods
+        if not pod.is_gated and (pod.is_scheduled or pod.node_name in snapshot.nodes)
+    }
 
 
 def _has_begun(record: NodeRecord, evidence: Evidence | None) -> bool:
