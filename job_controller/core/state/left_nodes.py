@@ -17,10 +17,10 @@ from job_controller.core.state.snapshot import Snapshot
 def left_limit(snapshot: Snapshot) -> timedelta:
     """Return for how long the task on such a node counts as at work.
 
-    It is the time after which a desired node is set aside: it is unreachable first.
+    It is the time after which a desired node is unreachable. What the run waits for beyond that,
+    `failurePolicy.unreachableSeconds`, is the work of the node, which is not to be done any more.
     """
-    policy = snapshot.job.spec.failure_policy
-    return timedelta(seconds=snapshot.unreachable_seconds + (policy.unreachable_seconds or 0))
+    return timedelta(seconds=snapshot.unreachable_seconds)
 
 
 def counts_until(snapshot: Snapshot, node: Node, now: datetime) -> datetime:

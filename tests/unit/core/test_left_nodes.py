@@ -58,16 +58,16 @@ def test_a_node_that_leaves_the_selection_while_it_is_not_ready_keeps_its_place_
     assert world.started == ["a", "b"]
 
 
-def test_a_node_that_left_the_selection_keeps_its_place_as_long_as_one_that_is_unreachable():
-    policy = FailurePolicy(FailureAction.CONTINUE, unreachable_seconds=600)
+def test_a_node_that_left_the_selection_keeps_its_place_until_it_would_be_unreachable():
+    policy = FailurePolicy(FailureAction.CONTINUE, unreachable_seconds=315_360_000)
     world = RolloutWorld(*NODES, rollout=ONE, failure_policy=policy, node_unreachable_seconds=900)
     world.step(5)
     world.lose("a")
     unselected(world, "a")
-    world.seen = timedelta(seconds=1499)
+    world.seen = timedelta(seconds=899)
     world.step(8)
     assert (world.started, world.plan.requeue_after) == (["a"], 1)
-    world.seen = timedelta(seconds=1500)
+    world.seen = timedelta(seconds=900)
     world.step(3)
     assert world.started == ["a", "b"]
 
