@@ -18,7 +18,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from job_controller.core.rollout.node_order import zone_of
 from job_controller.core.rollout.turns import Limits, Place, allowed_nodes
-from job_controller.core.state.left_nodes import counts_until
+from job_controller.core.state.left_nodes import counts_until, find_excluded
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -59,6 +59,8 @@ def find_places(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Places
     taken: dict[str, Place] = {}
     frees: list[datetime] = []
     desired = _desired_names(snapshot, counts)
+    # Their turns stay on record until it is known which nodes are desired, and nothing runs there.
+    excluded = find_excluded(snapshot, turned.keys() - desired - running)
     for name in sorted(running | turned.keys()):
         node = snapshot.nodes.get(name)
         if node is None or name in counts.set_aside:
@@ -74,7 +76,8 @@ def find_places(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Places
         elif name in running:
             is_taken = True
         else:
-            is_taken = not (is_left or _has_failed(name, snapshot, counts, turned[name]))
+            is_over = is_left or name in excluded
+            is_taken = not (is_over or _has_failed(name, snapshot, counts, turned[name]))
         if is_taken:
             taken[name] = Place(name, zone_of(node))
     deleted = set(_deleted_nodes_at_work(snapshot))

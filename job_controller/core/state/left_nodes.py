@@ -1,7 +1,8 @@
-"""Nodes that are no longer desired, and on which a pod cannot end: they are not Ready.
+"""Nodes that are no longer desired, and what of their tasks may still be at work.
 
-The DaemonSet controller deletes the pod, but only the kubelet ends it. The node may be back in a
-moment, so the task may be at work. It may also be down for good, and the user took it out for that.
+The DaemonSet controller deletes the pod of such a node, but only the kubelet ends it. A node that
+is not Ready may be back in a moment, so the task may be at work. It may also be down for good, and
+the user took it out for that.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.node import Node
+from daemonset_job.api.taints import untolerated
 from job_controller.core.state.first_seen import node_left
 from job_controller.core.state.snapshot import Snapshot
 
@@ -27,6 +30,25 @@ def counts_until(snapshot: Snapshot, node: Node, now: datetime) -> datetime:
     """Return until when the task on such a node counts as at work."""
     sighting = snapshot.seen.get(node_left(node))
     return (sighting.first if sighting is not None else now) + left_limit(snapshot)
+
+
+def find_excluded(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
+    """Return those of the nodes on which no pod of the Job is created any more.
+
+    The DaemonSet does not choose them, or a taint keeps pods off that is not of their own
+    condition. It need not be known which other nodes are desired.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None:
+        return frozenset()
+    spec = daemon_set.pod_spec
+    affinity = NodeAffinity(spec)
+    return frozenset(
+        name
+        for name in names
+        if not affinity.matches(name, snapshot.nodes[name].labels)
+        or not all(taint.is_condition for taint in untolerated(snapshot.nodes[name].taints, spec))
+    )
 
 
 def find_nearly_given_up(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> list[Node]:
