@@ -74,15 +74,23 @@ class Drains:
 
     def forget(self, key: JobKey) -> None:
         """Forget the drains of a deleted Job."""
-        self._evictions.pop(key, None)
-        self._listed.pop(key, None)
-        self._tried.pop(key, None)
+        self._forget_pods(key)
+        self._cordons.forget(key)
+
+    async def settle(self, key: JobKey) -> None:
+        """Lift the cordons of a Job of which it is not known whether they were lifted."""
+        await self._cordons.settle(key)
+
+    def with_unsettled(self, key: JobKey, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot with the nodes of which it is not known whether they are cordoned."""
+        found = self._cordons.unsettled(key)
+        return replace(snapshot, unsettled_cordons=found) if found else snapshot
 
     async def with_drains(self, key: JobKey, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with what is left on the nodes that are being drained."""
         drain, nodes = snapshot.job.spec.drain, nodes_to_list(snapshot)
         if drain is None or not nodes:
-            self.forget(key)
+            self._forget_pods(key)
             return snapshot
         room = asyncio.Semaphore(LISTS_AT_ONCE)
         known, clock = self._listed.get(key, {}), self._dependencies.clock
@@ -132,6 +140,11 @@ class Drains:
             )
         # The cache of nodes may not show it yet.
         return STRAY_RETRY_SECONDS
+
+    def _forget_pods(self, key: JobKey) -> None:
+        self._evictions.pop(key, None)
+        self._listed.pop(key, None)
+        self._tried.pop(key, None)
 
     # --- what is left on a node ----------------------------------------------------------
 

@@ -103,6 +103,7 @@ class Reconciler:
         if not self._caches.has_synced(key[0]):
             return UNSYNCED_SECONDS
         self._notifier.look(key)
+        await self._drains.settle(key)
         if not self._memories.written.is_ready(key):
             return _STALE_RETRY_SECONDS
         started = time.perf_counter()
@@ -209,6 +210,7 @@ class Reconciler:
         snapshot = self._memories.source_checks.with_answers(key, snapshot)
         if read:
             snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, read))
+        snapshot = self._drains.with_unsettled(key, snapshot)
         snapshot = self._memories.sightings.with_sightings(key, snapshot)
         return postpone_failed_reads(snapshot, read, self._dependencies.clock)
 

@@ -12,6 +12,7 @@ from loguru import logger
 
 from daemonset_job.api.drain import build_cordon, build_uncordon
 from daemonset_job.api.fold_names import fold
+from daemonset_job.api.job import JobKey
 from daemonset_job.kube.client.errors import Conflict, NotFound, Unavailable
 from daemonset_job.kube.client.resource import NODES
 from job_controller.actions.errors import RefusedError, most_severe
@@ -32,6 +33,8 @@ from job_controller.core.plan import (
 NODES_AT_ONCE = 32
 # How often a node is read again that other clients change at the same time, before a back-off.
 _TRIES = 3
+# After these answers, or none, a write may have been carried out, or still be.
+_UNKNOWN = frozenset({0, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.GATEWAY_TIMEOUT})
 # Characters of names in a line of the log.
 _NAMES_LIMIT = 400
 
@@ -43,6 +46,29 @@ class CordonActions:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        # By node: the cordons of a Job of which it is not known whether they were lifted.
+        self._unsettled: dict[JobKey, dict[str, NodeCordon]] = {}
+
+    def unsettled(self, key: JobKey) -> frozenset[str]:
+        """Return the nodes whose cordon may have been lifted, or may be at any moment."""
+        return frozenset(self._unsettled.get(key, ()))
+
+    def forget(self, key: JobKey) -> None:
+        """Forget what is not known of the cordons of a deleted Job."""
+        self._unsettled.pop(key, None)
+
+    async def settle(self, key: JobKey) -> None:
+        """Lift the cordons of a Job of which it is not known whether they were lifted.
+
+        The answer was lost, and the request may still be under way. So each cordon is lifted for
+        sure, although its node may have a turn again by now. Raises KubeError without an answer.
+        """
+        if cordons := self._unsettled.get(key):
+            try:
+                await self.uncordon(tuple(cordons.values()), "uncordoned nodes after lost answers")
+            except Unavailable as error:
+                if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+                    raise
 
     async def execute(self, action: DryRunCordon | CordonNodes | UncordonNodes) -> None:
         """Execute an action; raises KubeError, or RefusedError if a webhook for nodes is down.
@@ -78,7 +104,10 @@ class CordonActions:
 
         async def one(cordon: NodeCordon) -> None:
             async with room:
-                if await _with_tries(lambda: self._patch(cordon, build)):
+                is_written = await _with_tries(lambda: self._patch(cordon, build))
+                if build is _uncordon:
+                    self._unsettled.get(_key(cordon), {}).pop(cordon.node, None)
+                if is_written:
                     written.append(cordon.node)
 
         results = await asyncio.gather(*map(one, cordons), return_exceptions=True)
@@ -106,10 +135,17 @@ class CordonActions:
                 found = await self._writer.client.merge_patch(NODES, cordon.node, patch)
             except NotFound:
                 return True
+            except Unavailable as error:
+                if build is _uncordon and error.status in _UNKNOWN:
+                    self._unsettled.setdefault(_key(cordon), {})[cordon.node] = cordon
+                raise
         version = (found.get("metadata") or {}).get("resourceVersion") or ""
-        key = cordon.mark.namespace, cordon.mark.job_name
-        self._writer.written.wrote(key, watch_id(NODES.plural, ""), version)
+        self._writer.written.wrote(_key(cordon), watch_id(NODES.plural, ""), version)
         return bool(patch)
+
+
+def _key(cordon: NodeCordon) -> JobKey:
+    return cordon.mark.namespace, cordon.mark.job_name
 
 
 def _cordon(raw: Mapping[str, Any], cordon: NodeCordon) -> dict[str, Any]:

@@ -89,8 +89,9 @@ def prepare_nodes(
     for pod in free[:NODES_PER_PLAN] if job.spec.cordons else ():
         name = pod.node_name
         node, record = snapshot.nodes[name], counts.nodes[name].record
-        is_cordoned = node.is_cordoned or node.cordoned_by == str(mark)
-        if not is_cordoned:
+        is_settled = name not in snapshot.unsettled_cordons
+        is_cordoned = is_settled and (node.is_cordoned or node.cordoned_by == str(mark))
+        if is_settled and not is_cordoned:
             to_cordon.append(NodeCordon(name, node.uid, mark))
         found = snapshot.drains.get(name) if is_cordoned else None
         if is_cordoned and (drain is None or (found is not None and found.is_done)):

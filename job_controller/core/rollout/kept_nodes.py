@@ -7,18 +7,14 @@ check.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 
-from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.taints import untolerated
 from job_controller.core.state.absence import has_begun
-from job_controller.core.state.affordable import affordable_nodes
+from job_controller.core.state.left_nodes import find_chosen
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -53,7 +49,7 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
     begun |= of_steps.keys() & find_opened(snapshot)
     left = begun - snapshot.nodes.keys()
     others = (begun & snapshot.nodes.keys()) - counts.desired_names
-    selected = set(_find_selected(snapshot, others))
+    selected = find_chosen(snapshot, others)
     if _has_first_selection(snapshot):
         left |= others - selected
     # Those without a pod are about to get one.
@@ -81,16 +77,3 @@ def _has_first_selection(snapshot: Snapshot) -> bool:
     """Return whether the Job selects nodes as it did at the start of the run."""
     first = snapshot.first_report
     return first is not None and first.selection_hash == snapshot.job.selection_hash
-
-
-def _find_selected(snapshot: Snapshot, names: set[str]) -> Iterator[str]:
-    """Return those of the nodes on which the DaemonSet wants a pod, by their labels and taints."""
-    daemon_set = snapshot.owned_daemon_set
-    if not names or daemon_set is None:
-        return
-    affinity = NodeAffinity(daemon_set.pod_spec)
-    for name in islice(sorted(names), affordable_nodes(affinity)):
-        node = snapshot.nodes[name]
-        is_match = affinity.matches(name, node.labels)
-        if is_match and not untolerated(node.taints, daemon_set.pod_spec):
-            yield name

@@ -15,6 +15,7 @@ from job_controller.core.rollout.kept_nodes import find_kept
 from job_controller.core.rollout.node_order import sort_nodes, zone_of
 from job_controller.core.rollout.places import Places
 from job_controller.core.rollout.turns import Place
+from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
@@ -79,13 +80,13 @@ def find_members(
         lacking = max(target - len(begun - idle - gone) - len(gone), 0)
         again = kept.present - begun
         others = max(lacking - len(again), 0)
-        is_done = not lacking and not again and not places.taken
+        is_done = not lacking and not again and not _at_work(snapshot, places, number)
         return StepMembers(_first(waiting, again, others), is_done, had_turn | left, left)
     chosen = parse_label_selector(step.selector)
     selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
     return StepMembers(
         tuple(place for place in waiting if place.name in selected),
-        selected <= begun and not places.taken and not counts.missing,
+        selected <= begun and not _at_work(snapshot, places, number) and not counts.missing,
         # A node that never started because it is unreachable has not shown that all is well.
         had_turn | left | (selected & counts.set_aside),
         left,
@@ -145,6 +146,18 @@ def _set_aside_without_turn(
         for name in counts.set_aside
         if (record := records.get(name)) is None or not record.step or record.revision != revision
     }
+
+
+def _at_work(snapshot: Snapshot, places: Places, number: int) -> AbstractSet[str]:
+    """Return the nodes whose tasks the step with that number waits for, by name.
+
+    For how long nodes are away is forgotten in a restart. A step whose end is on record does not
+    wait for them once more.
+    """
+    progress = written_progress(snapshot.job)
+    if progress is None or progress.step != number or progress.soak_started_at is None:
+        return places.taken.keys()
+    return places.taken.keys() - places.away
 
 
 def _first(waiting: tuple[Place, ...], again: AbstractSet[str], others: int) -> tuple[Place, ...]:

@@ -18,7 +18,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from job_controller.core.rollout.node_order import zone_of
 from job_controller.core.rollout.turns import Limits, Place, allowed_nodes
-from job_controller.core.state.left_nodes import counts_until
+from job_controller.core.state.left_nodes import counts_until, find_excluded
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -29,12 +29,14 @@ class Places:
 
     `started` are those whose pod may be at work already. The others have their turn on record only.
     `turned` are the records of all nodes that have had their turn for what the Job runs, by name.
-    `wake_at` is when time alone frees a place, None for never.
+    `away` are those that are no longer desired and not Ready. `wake_at` is when time alone frees a
+    place of them, None for never.
     """
 
     taken: dict[str, Place]
     started: frozenset[str]
     turned: dict[str, NodeRecord]
+    away: frozenset[str] = frozenset()
     wake_at: datetime | None = None
 
     @property
@@ -57,8 +59,10 @@ def find_places(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Places
         and node.uid == record.uid
     }
     taken: dict[str, Place] = {}
-    frees: list[datetime] = []
+    away: dict[str, datetime] = {}
     desired = counts.desired_names
+    # Their turns stay on record until it is known which nodes are desired, and nothing runs there.
+    excluded = find_excluded(snapshot, turned.keys() - desired - running)
     for name in sorted(running | turned.keys()):
         node = snapshot.nodes.get(name)
         if node is None or name in counts.set_aside:
@@ -70,17 +74,18 @@ def find_places(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Places
         elif name in running and is_left:
             until = counts_until(snapshot, node, now)
             is_taken = now < until
-            frees += [until] if is_taken else []
+            away |= {name: until} if is_taken else {}
         elif name in running:
             is_taken = True
         else:
-            is_taken = not (is_left or _has_failed(name, snapshot, counts, turned[name]))
+            is_over = is_left or name in excluded
+            is_taken = not (is_over or _has_failed(name, snapshot, counts, turned[name]))
         if is_taken:
             taken[name] = Place(name, zone_of(node))
     deleted = set(_deleted_nodes_at_work(snapshot))
     taken |= {name: Place(name, zone=None) for name in deleted}
     started = frozenset((running | deleted) & taken.keys())
-    return Places(taken, started, turned, min(frees, default=None))
+    return Places(taken, started, turned, frozenset(away), min(away.values(), default=None))
 
 
 def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:

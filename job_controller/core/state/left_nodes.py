@@ -1,32 +1,76 @@
-"""Nodes that are no longer desired, and on which a pod cannot end: they are not Ready.
+"""Nodes that are no longer desired, and what of their tasks may still be at work.
 
-The DaemonSet controller deletes the pod, but only the kubelet ends it. The node may be back in a
-moment, so the task may be at work. It may also be down for good, and the user took it out for that.
+The DaemonSet controller deletes the pod of such a node, but only the kubelet ends it. A node that
+is not Ready may be back in a moment, so the task may be at work. It may also be down for good, and
+the user took it out for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final
 
+from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.node import Node
+from daemonset_job.api.taints import Taint, untolerated
+from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.first_seen import node_left
 from job_controller.core.state.snapshot import Snapshot
+
+# A node that is read in this time, and is still not Ready, is not read again: the cache has it.
+CONFIRMED_AFTER: Final = timedelta(seconds=60)
 
 
 def left_limit(snapshot: Snapshot) -> timedelta:
     """Return for how long the task on such a node counts as at work.
 
-    It is the time after which a desired node is set aside: it is unreachable first.
+    It is the time after which a desired node is unreachable. What the run waits for beyond that,
+    `failurePolicy.unreachableSeconds`, is the work of the node, which is not to be done any more.
     """
-    policy = snapshot.job.spec.failure_policy
-    return timedelta(seconds=snapshot.unreachable_seconds + (policy.unreachable_seconds or 0))
+    return timedelta(seconds=snapshot.unreachable_seconds)
 
 
 def counts_until(snapshot: Snapshot, node: Node, now: datetime) -> datetime:
     """Return until when the task on such a node counts as at work."""
     sighting = snapshot.seen.get(node_left(node))
     return (sighting.first if sighting is not None else now) + left_limit(snapshot)
+
+
+def find_excluded(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
+    """Return those of the nodes on which no pod of the Job is created any more.
+
+    The DaemonSet does not choose them, or a taint keeps pods off that is not of their own
+    condition. It need not be known which other nodes are desired.
+    """
+    return frozenset(
+        name
+        for name, is_match, taints in _placed(snapshot, names)
+        if not is_match or not all(taint.is_condition for taint in taints)
+    )
+
+
+def find_chosen(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
+    """Return those of the nodes on which the DaemonSet creates a pod, if they have none."""
+    return frozenset(
+        name for name, is_match, taints in _placed(snapshot, names) if is_match and not taints
+    )
+
+
+def _placed(snapshot: Snapshot, names: Iterable[str]) -> Iterator[tuple[str, bool, list[Taint]]]:
+    """Return of each node whether its labels match, and the taints that keep pods off.
+
+    Of as many as can be checked within a fair share of time.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None:
+        return
+    affinity = NodeAffinity(daemon_set.pod_spec)
+    for name in islice(sorted(names), affordable_nodes(affinity)):
+        node = snapshot.nodes[name]
+        is_match = affinity.matches(name, node.labels)
+        yield name, is_match, list(untolerated(node.taints, daemon_set.pod_spec))
 
 
 def find_nearly_given_up(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> list[Node]:
@@ -41,5 +85,5 @@ def find_nearly_given_up(snapshot: Snapshot, nodes: Iterable[Node], now: datetim
         for node in nodes
         if not node.ready
         and node_left(node) in snapshot.seen
-        and now >= counts_until(snapshot, node, now)
+        and timedelta() <= now - counts_until(snapshot, node, now) < CONFIRMED_AFTER
     ]

@@ -44,8 +44,9 @@ class Snapshot:
     reconcile the API server has accepted the DaemonSet of a Job that has not started.
     `changed_nodes`: when this process changed a node as `spec.onSuccess` says, by the identity of
     its completion. Its record may not have it yet. `drains`: what has yet to leave the nodes that
-    are being drained, by their names. `predecessors`: the newest runs of the names in `spec.after`,
-    and of those for which these wait. `other_use`: what other Jobs with the same key
+    are being drained, by their names. `unsettled_cordons`: the nodes of which it is not known
+    whether this Job's cordon is still there. `predecessors`: the newest runs of the names in
+    `spec.after`, and of those for which these wait. `other_use`: what other Jobs with the same key
     `rollout.exclusive` do. `observed_pods` is the newest answer to what a check of the
     rollout asks, None without one. `source_answers` has those of sources. `owned_jobs` are the Jobs
     that this one created as parts of its own run, by owner reference, with all of their specs.
@@ -69,6 +70,7 @@ class Snapshot:
     is_dry_run_done: bool = False
     changed_nodes: Mapping[str, datetime] = field(default_factory=dict)
     drains: Mapping[str, NodeDrain] = field(default_factory=dict)
+    unsettled_cordons: frozenset[str] = frozenset()
     predecessors: Mapping[str, Predecessor] = field(default_factory=dict)
     other_use: OtherUse = NO_OTHER_USE
     observed_pods: PodObservation | None = None

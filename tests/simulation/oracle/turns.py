@@ -148,6 +148,12 @@ class Turns:
             # One whose pod was rejected, or that was set aside, may never have started its task.
             if _had_turn(record) and (record["uid"] in known or _is_over(record))
         }
+        # One that has left since it started stays counted for its step.
+        begun |= {
+            name
+            for name, record in records.items()
+            if name not in self._world.machines and record["uid"] in known and "step" in record
+        }
         known.add(run.machine.uid)
         full = [
             number

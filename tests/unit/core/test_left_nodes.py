@@ -8,6 +8,7 @@ import pytest
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Rollout
+from daemonset_job.api.taints import Taint
 from job_controller.core.state.first_seen import ObservedObjects, node_left, update_sightings
 from job_controller.core.state.left_nodes import find_nearly_given_up
 from tests.unit.builders import NOW, make_node, make_pod, seen_before
@@ -58,18 +59,49 @@ def test_a_node_that_leaves_the_selection_while_it_is_not_ready_keeps_its_place_
     assert world.started == ["a", "b"]
 
 
-def test_a_node_that_left_the_selection_keeps_its_place_as_long_as_one_that_is_unreachable():
-    policy = FailurePolicy(FailureAction.CONTINUE, unreachable_seconds=600)
+def test_a_node_that_left_the_selection_keeps_its_place_until_it_would_be_unreachable():
+    policy = FailurePolicy(FailureAction.CONTINUE, unreachable_seconds=315_360_000)
     world = RolloutWorld(*NODES, rollout=ONE, failure_policy=policy, node_unreachable_seconds=900)
     world.step(5)
     world.lose("a")
     unselected(world, "a")
-    world.seen = timedelta(seconds=1499)
+    world.seen = timedelta(seconds=899)
     world.step(8)
     assert (world.started, world.plan.requeue_after) == (["a"], 1)
-    world.seen = timedelta(seconds=1500)
+    world.seen = timedelta(seconds=900)
     world.step(3)
     assert world.started == ["a", "b"]
+
+
+@pytest.mark.parametrize("has_started", [False, True])
+@pytest.mark.parametrize("by", ["labels", "taint"])
+def test_a_node_with_a_turn_that_left_frees_its_place_although_a_pod_of_another_is_refused(
+    by, has_started
+):
+    """Its turn stays on record: it is not known exactly which nodes are desired."""
+    world = RolloutWorld(*NODES, rollout=ONE)
+    world.cluster.pods = [pod for pod in world.cluster.pods if pod.node_name != "d"]
+    world.cluster.desired = 4
+    while not (world.started if has_started else world.turns()):
+        world.step()
+    if by == "labels":
+        unselected(world, "a")
+    else:
+        taints = (Taint("example.com/held", "", "NoExecute"),)
+        world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], taints=taints)
+    world.cluster.pods = [pod for pod in world.cluster.pods if pod.node_name != "a"]
+    world.cluster.desired, world.cluster.misscheduled = 3, 0
+    world.step(8)
+    assert world.turns()["a"]
+    assert world.started[-1] == "b"
+
+
+def test_a_node_whose_next_pod_is_about_to_be_created_keeps_its_place():
+    world = RolloutWorld(*NODES, rollout=ONE)
+    world.step(5)
+    world.cluster.pods = [pod for pod in world.cluster.pods if pod.node_name != "a"]
+    world.step(8)
+    assert (world.started, world.turns()) == (["a"], {"a": 1})
 
 
 @pytest.mark.parametrize(
