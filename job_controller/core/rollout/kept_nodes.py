@@ -43,7 +43,6 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
         for name, record in merge_records(snapshot).items()
         if record.step and record.revision == snapshot.job.revision
     }
-    present = of_steps.keys() & (counts.nodes.keys() | counts.absent.keys())
     ledger = merge_evidence(snapshot)
     begun = {name for name, record in of_steps.items() if _has_begun(record, ledger.get(name))}
     begun |= of_steps.keys() & find_opened(snapshot)
@@ -52,6 +51,14 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
     selected = find_chosen(snapshot, others)
     if _has_first_selection(snapshot):
         left |= others - selected
+    present = {
+        name
+        for name in of_steps.keys() & (counts.nodes.keys() | counts.absent.keys())
+        # A turn that the node before of that name had not taken is no turn of this one.
+        if name in begun
+        or of_steps[name].turn_at is None
+        or (name in snapshot.nodes and snapshot.nodes[name].uid == of_steps[name].uid)
+    }
     # Those without a pod are about to get one.
     return KeptNodes(frozenset(left), frozenset(present | selected))
 
