@@ -12,13 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from job_controller.core.rollout.node_order import zone_of
 from job_controller.core.rollout.turns import Limits, Place, allowed_nodes
-from job_controller.core.state.left_nodes import counts_until, find_excluded
+from job_controller.core.state.left_nodes import (
+    LEFT_PODS_SECONDS,
+    counts_until,
+    find_excluded,
+)
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -29,7 +33,7 @@ class Places:
 
     `started` are those whose pod may be at work already. The others have their turn on record only.
     `turned` are the records of all nodes that have had their turn for what the Job runs, by name.
-    `wake_at` is when time alone frees a place, None for never.
+    `wake_at` is when a place may be free without an event, None for never.
     """
 
     taken: dict[str, Place]
@@ -80,6 +84,8 @@ def find_places(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Places
             is_taken = not (is_over or _has_failed(name, snapshot, counts, turned[name]))
         if is_taken:
             taken[name] = Place(name, zone_of(node))
+    if any(pod.node_name in taken for pod in snapshot.left_pods):
+        frees.append(now + timedelta(seconds=LEFT_PODS_SECONDS))
     deleted = set(_deleted_nodes_at_work(snapshot))
     taken |= {name: Place(name, zone=None) for name in deleted}
     started = frozenset((running | deleted) & taken.keys())
@@ -112,7 +118,7 @@ def _desired_names(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
 
 def _nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
     """Return the nodes on which something of the task may run, or the scheduler may start it."""
-    for pod in snapshot.pods:
+    for pod in (*snapshot.pods, *snapshot.left_pods):
         if not (pod.is_gated or pod.is_terminal) and pod.node_name in snapshot.nodes:
             yield pod.node_name
 
