@@ -19,11 +19,11 @@ from job_controller.core.state.first_seen import (
     update_sightings,
 )
 from job_controller.core.state.ledger_room import has_ledger_room
+from job_controller.core.state.left_nodes import find_ending
 from job_controller.core.state.node_changes import nodes_without_results
 from job_controller.core.state.node_pods import (
     current_pods,
     pods_without_node,
-    terminating_nodes,
 )
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
@@ -70,7 +70,7 @@ class SightingStore:
                 for name, record in records.items()
                 if record.drain_started_at is not None and name in snapshot.nodes
             },
-            terminating_nodes(snapshot, pods),
+            find_ending(snapshot, pods),
         )
         seen = update_sightings(before, observed, now)
         self._seen[key] = job.uid, seen, now, moment

@@ -52,12 +52,13 @@ def cached_snapshot(caches: Caches, key: JobKey, job: Job, settings: Settings) -
 
 
 def _left_pods(caches: Caches, job: Job, daemon_set: DaemonSet | None) -> tuple[Pod, ...]:
-    """Return the pods of deleted DaemonSets of a Job: for a rollback, a correction or cordons.
+    """Return the pods of deleted DaemonSets of a Job: for turns, a rollback, a correction, cordons.
 
     Their label is not enough: anybody can set it, and such a pod would hold up the rollback for as
     long as it runs. Garbage collection deletes a pod whose DaemonSet does not exist.
     """
-    if not (job.spec.rollback or job.spec.cordons or may_be_taken_back(job)):
+    spec = job.spec
+    if not (spec.rollout or spec.rollback or spec.cordons or may_be_taken_back(job)):
         return ()
     own = daemon_set.uid if daemon_set is not None else ""
     return tuple(

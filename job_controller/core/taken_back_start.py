@@ -47,14 +47,13 @@ from job_controller.core.render.taken_back import (
 from job_controller.core.state.begun import find_begun
 from job_controller.core.state.cordons import mark_of
 from job_controller.core.state.ended_pods import has_failed_unstarted, is_marked, mark
+from job_controller.core.state.left_nodes import LEFT_PODS_SECONDS
 from job_controller.core.state.snapshot import Snapshot
 
 _WHY: Final = "the start of the run is taken back"
 # Without one of these writes a start cannot be taken back; the status of the run says what is
 # refused.
 _NEEDED: Final = (RefusedWrite.REPORT, RefusedWrite.DELETION)
-# Pods of a deleted DaemonSet of the Job cause no reconcile.
-_LEFT_PODS_SECONDS: Final = 1.0
 
 
 def plan_taking_back(snapshot: Snapshot, now: datetime) -> Plan | None:
@@ -91,7 +90,7 @@ def plan_taking_back(snapshot: Snapshot, now: datetime) -> Plan | None:
     return Plan(
         actions=tuple(actions),
         events=_paused_events(snapshot.job, status),
-        requeue_after=_LEFT_PODS_SECONDS if snapshot.left_pods or snapshot.orphans else None,
+        requeue_after=LEFT_PODS_SECONDS if snapshot.left_pods or snapshot.orphans else None,
         is_urgent=True,
     )
 
@@ -221,7 +220,7 @@ def plan_leftovers(snapshot: Snapshot, now: datetime) -> Plan | None:
         actions += _deletion(snapshot.orphans)
     # Last, so that a deletion that is refused again changes nothing in the status.
     actions += [WriteStatus(status)] if status != job.status else []
-    again = _LEFT_PODS_SECONDS if snapshot.orphans else None
+    again = LEFT_PODS_SECONDS if snapshot.orphans else None
     return Plan(
         actions=tuple(actions),
         requeue_after=snapshot.retry_seconds if refused else again,

@@ -40,6 +40,20 @@ def test_a_place_that_is_free_at_once_is_a_violation(leaves):
 
 
 @pytest.mark.parametrize("leaves", LEAVES, ids=lambda leaves: leaves.kind)
+@pytest.mark.parametrize("is_away", [False, True])
+def test_no_node_starts_beside_one_whose_daemon_set_was_deleted(leaves, is_away):
+    """Its task works on for as long as its pod is being deleted."""
+    deleted = Disturbance(11.0, "delete_daemon_set", "default/sample")
+    assert not run(*((AWAY,) if is_away else ()), deleted, leaves).violations
+
+
+@pytest.mark.parametrize("leaves", LEAVES, ids=lambda leaves: leaves.kind)
+def test_a_node_that_is_down_and_whose_daemon_set_was_deleted_does_not_hold_the_others_up(leaves):
+    deleted = Disturbance(11.0, "delete_daemon_set", "default/sample")
+    assert not run(Disturbance(10.0, "down", what="n0"), deleted, leaves).violations
+
+
+@pytest.mark.parametrize("leaves", LEAVES, ids=lambda leaves: leaves.kind)
 def test_a_node_that_is_down_for_good_and_has_left_does_not_hold_the_others_up(leaves):
     assert not run(Disturbance(10.0, "down", what="n0"), leaves).violations
 

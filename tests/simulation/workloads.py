@@ -84,7 +84,7 @@ class Workloads:
         nodes = sorted(raw["metadata"]["name"] for raw in self.world.server.all(NODES))[::-1]
         for workload in self.world.schedule.workloads:
             self.budgets[workload.name] = workload.healthy
-            if workload.kind in ON_EACH_NODE:
+            if workload.kind in ON_EACH_NODE or not nodes:
                 continue
             for number in range(workload.replicas):
                 pod = self._make(workload)

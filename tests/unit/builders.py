@@ -22,11 +22,11 @@ from job_controller.core.settings import Settings
 from job_controller.core.state.absence import find_tainted
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
 from job_controller.core.state.ledger_room import has_ledger_room
+from job_controller.core.state.left_nodes import find_ending
 from job_controller.core.state.node_changes import nodes_without_results
 from job_controller.core.state.node_pods import (
     current_pods,
     pods_without_node,
-    terminating_nodes,
 )
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
@@ -182,7 +182,7 @@ def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Sn
         pods_without_node(snapshot),
         has_ledger_room(snapshot),
         nodes_without_results(snapshot),
-        terminating=terminating_nodes(snapshot, pods),
+        ending=find_ending(snapshot, pods),
     )
     return replace(snapshot, seen=update_sightings({}, scene, now - since))
 

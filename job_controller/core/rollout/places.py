@@ -12,13 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from job_controller.core.rollout.node_order import zone_of
 from job_controller.core.rollout.turns import Limits, Place, allowed_nodes
-from job_controller.core.state.left_nodes import counts_until, find_excluded
+from job_controller.core.state.left_nodes import (
+    LEFT_PODS_SECONDS,
+    counts_until,
+    find_excluded,
+)
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -29,8 +33,8 @@ class Places:
 
     `started` are those whose pod may be at work already. The others have their turn on record only.
     `turned` are the records of all nodes that have had their turn for what the Job runs, by name.
-    `away` are those that are no longer desired and not Ready. `wake_at` is when time alone frees a
-    place of them, None for never.
+    `away` are those that are no longer desired and not Ready. `wake_at` is when a place may be free
+    without an event, None for never.
     """
 
     taken: dict[str, Place]
@@ -48,7 +52,7 @@ class Places:
 def find_places(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Places:
     """Return which nodes take a place, from the pods and from the records that are written."""
     records, ledger = merge_records(snapshot), merge_evidence(snapshot)
-    running = set(nodes_with_started_pod(snapshot))
+    running = set(_nodes_with_started_pod(snapshot))
     turned = {
         name: record
         for name, record in records.items()
@@ -82,10 +86,13 @@ def find_places(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Places
             is_taken = not (is_over or _has_failed(name, snapshot, counts, turned[name]))
         if is_taken:
             taken[name] = Place(name, zone_of(node))
+    moments = list(away.values())
+    if any(pod.node_name in taken for pod in snapshot.left_pods):
+        moments.append(now + timedelta(seconds=LEFT_PODS_SECONDS))
     deleted = set(_deleted_nodes_at_work(snapshot))
     taken |= {name: Place(name, zone=None) for name in deleted}
     started = frozenset((running | deleted) & taken.keys())
-    return Places(taken, started, turned, frozenset(away), min(away.values(), default=None))
+    return Places(taken, started, turned, frozenset(away), min(moments, default=None))
 
 
 def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:
@@ -106,9 +113,9 @@ def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:
     return Limits(allowed_nodes(rollout.max_parallel, counts.desired), by_zone)
 
 
-def nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
+def _nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
     """Return the nodes on which something of the task may run, or the scheduler may start it."""
-    for pod in snapshot.pods:
+    for pod in (*snapshot.pods, *snapshot.left_pods):
         if not (pod.is_gated or pod.is_terminal) and pod.node_name in snapshot.nodes:
             yield pod.node_name
 

@@ -181,8 +181,8 @@ class ObservedObjects:
     condition keeps their pod off. `retry` is the Job's retry request. `without_node` are pods that
     wait to be scheduled to nodes that do not exist. `has_ledger_room`: the evidence of each node
     can be recorded. `without_results` are the UIDs of completed nodes that lack results. `draining`
-    is when the drains of nodes began by their records. `terminating` are the names of nodes whose
-    only pod is being deleted and has not ended.
+    is when the drains of nodes began by their records. `ending` are the names of nodes
+    without a current pod on which an earlier one has not ended.
     """
 
     pods: Mapping[str, Pod]
@@ -194,7 +194,7 @@ class ObservedObjects:
     has_ledger_room: bool = True
     without_results: Collection[str] = ()
     draining: Mapping[str, datetime] = field(default_factory=dict)
-    terminating: Collection[str] = ()
+    ending: Collection[str] = ()
 
 
 def update_sightings(
@@ -238,7 +238,7 @@ def _facts_without_pod(observed: ObservedObjects) -> set[Fact]:
     holding |= {results_missing(uid) for uid in observed.without_results}
     holding |= {node_draining(observed.nodes[name], at) for name, at in observed.draining.items()}
     # With a taint of its own condition only, the node is still desired.
-    left = (observed.nodes[name] for name in observed.terminating if name not in observed.tainted)
+    left = (observed.nodes[name] for name in observed.ending if name not in observed.tainted)
     holding |= {node_left(node) for node in left if not node.ready}
     return holding | {LEDGER_ROOM} if observed.has_ledger_room else holding
 

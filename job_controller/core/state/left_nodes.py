@@ -7,20 +7,31 @@ the user took it out for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.node import Node
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.taints import Taint, untolerated
 from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.first_seen import node_left
+from job_controller.core.state.node_pods import terminating_nodes
 from job_controller.core.state.snapshot import Snapshot
 
 # A node that is read in this time, and is still not Ready, is not read again: the cache has it.
 CONFIRMED_AFTER: Final = timedelta(seconds=60)
+# How often pods are looked at again whose DaemonSet was deleted: no event says that one has gone.
+LEFT_PODS_SECONDS: Final = 1.0
+
+
+def find_ending(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> frozenset[str]:
+    """Return the nodes without a current pod on which an earlier one has not ended."""
+    left = {pod.node_name for pod in snapshot.left_pods if not (pod.is_gated or pod.is_terminal)}
+    left &= snapshot.nodes.keys() - pods_by_node.keys()
+    return terminating_nodes(snapshot, pods_by_node) | left
 
 
 def left_limit(snapshot: Snapshot) -> timedelta:

@@ -155,7 +155,13 @@ class Evictions:
             self._oracle.violate("drain failures", words)
         if "cannot be listed" in message:
             self._oracle.excuse("drain failures", "not listed")
-        elif not any(fate == LEAVES and path in message for path, fate in fates.items()):
+        elif not any(
+            path in message
+            for path in (
+                *(path for path, fate in fates.items() if fate == LEAVES),
+                *(_path(pod) for pod in self._forged_on(node)),
+            )
+        ):
             self._oracle.violate("drain failures", f"{node}: {message}, which is not so")
 
     # --- pods --------------------------------------------------------------------------------
@@ -175,6 +181,10 @@ class Evictions:
         jobs = [job for job in self._world.server.all(JOBS) if job["metadata"]["uid"] == uid]
         specs = [job["spec"] for job in jobs] or [each.spec for each in self._oracle.plans.values()]
         return [spec["drain"] for spec in specs if "drain" in spec]
+
+
+def _path(pod: Raw) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
 def _becomes(pod: OtherPod, drain: Raw) -> str:

@@ -154,11 +154,16 @@ class Turns:
             for name, record in records.items()
             if name not in self._world.machines and record["uid"] in known and "step" in record
         }
+        # One has left, and another node has its name since. Then its step is not known. The other
+        # one may have its turn in its place, or in a later step.
+        current = {machine.uid for machine in self._machines()}
+        current |= {records[name]["uid"] for name in begun}
+        counted = {len(begun), len(begun) + len(known - current)}
         known.add(run.machine.uid)
         full = [
             number
             for number, step in enumerate(steps, 1)
-            if {len(begun)} == {share(step["nodes"], size) for size in self._sizes[job_uid]}
+            if counted == {share(step["nodes"], size) for size in self._sizes[job_uid]}
         ]
         if not full or not is_first:
             return

@@ -11,7 +11,7 @@ from daemonset_job.api.rollout import Rollout
 from daemonset_job.api.taints import Taint
 from job_controller.core.state.first_seen import ObservedObjects, node_left, update_sightings
 from job_controller.core.state.left_nodes import find_nearly_given_up
-from tests.unit.builders import NOW, make_node, make_pod, seen_before
+from tests.unit.builders import NOW, gated_pod, make_node, make_pod, seen_before
 from tests.unit.core.rollouts import RolloutWorld
 
 NODES = ("a", "b", "c", "d")
@@ -96,6 +96,24 @@ def test_a_node_with_a_turn_that_left_frees_its_place_although_a_pod_of_another_
     assert world.started[-1] == "b"
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_pod_of_a_deleted_daemon_set_takes_the_place_until_it_has_ended(leaves):
+    world = RolloutWorld(*NODES, rollout=ONE)
+    world.step(5)
+    if leaves:
+        unselected(world, "a")
+        world.cluster.misscheduled = 0
+    world.cluster.pods = [gated_pod(name, serial=5) for name in ("bcd" if leaves else "abcd")]
+    old = make_pod("a", owner_uid="former", is_terminating=True)
+    world.extra = {"left_pods": (old,)}
+    world.step(8)
+    # No event says that it has gone. Nor does the next pod on its node start beside it.
+    assert (world.started, world.plan.requeue_after) == (["a"], 1)
+    world.extra = {}
+    world.step(3)
+    assert world.started == ["a", "b" if leaves else "a"]
+
+
 def test_a_node_whose_next_pod_is_about_to_be_created_keeps_its_place():
     world = RolloutWorld(*NODES, rollout=ONE)
     world.step(5)
@@ -107,15 +125,15 @@ def test_a_node_whose_next_pod_is_about_to_be_created_keeps_its_place():
 @pytest.mark.parametrize(
     "between",
     [
-        ObservedObjects({}, {"a": make_node("a")}, terminating={"a"}),
-        ObservedObjects({}, {"a": make_node("a", ready=False)}, tainted={"a"}, terminating={"a"}),
+        ObservedObjects({}, {"a": make_node("a")}, ending={"a"}),
+        ObservedObjects({}, {"a": make_node("a", ready=False)}, tainted={"a"}, ending={"a"}),
         ObservedObjects({}, {"a": make_node("a", ready=False)}),
     ],
     ids=["ready", "desired", "ended"],
 )
 def test_the_time_begins_again_when_the_node_is_not_away_for_a_moment(between):
     away = make_node("a", ready=False)
-    left = ObservedObjects({}, {"a": away}, terminating={"a"})
+    left = ObservedObjects({}, {"a": away}, ending={"a"})
     seen = update_sightings({}, left, NOW)
     later = NOW + timedelta(seconds=50)
     assert update_sightings(seen, left, later)[node_left(away)].first == NOW
