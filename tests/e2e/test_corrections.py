@@ -93,6 +93,34 @@ def test_a_failed_job_of_which_nothing_has_begun_is_corrected(cluster, namespace
     assert "must be lowercase" in entry["message"], entry
 
 
+def test_no_pod_of_a_daemon_set_that_was_orphaned_starts_in_the_corrected_run(cluster, namespace):
+    """A person deletes the DaemonSet of a failed run, and leaves its pods, which wait."""
+    right = make_job("fixed", namespace, suspend=False, **shell("echo done; " + WAIT))
+    cluster.apply(make_job("fixed", namespace, image="localhost/Nope"))
+
+    def are_held():
+        pods = cluster.pods(namespace, "fixed")
+        return len(pods) == 3 and all(pod["spec"].get("schedulingGates") for pod in pods)
+
+    eventually(are_held, 60, "the failed pods are replaced by others, which wait")
+    old = {pod["metadata"]["uid"] for pod in cluster.pods(namespace, "fixed")}
+    name = "fixed-daemonset-job"
+    cluster.kubectl("delete", "daemonset", name, "-n", namespace, "--cascade=orphan")
+    pods = cluster.pods(namespace, "fixed")
+    assert {pod["metadata"]["uid"] for pod in pods} == old
+    assert not any(pod["metadata"].get("ownerReferences") for pod in pods)
+
+    patch_spec(cluster, namespace, "fixed", '{"suspend":true}')
+    eventually(lambda: suspended(cluster, namespace, "fixed").get("reason") == REASON)
+    eventually(lambda: not cluster.pods(namespace, "fixed"), 30, "no pod is left")
+    cluster.apply(right)
+
+    cluster.wait_gone(namespace, "fixed")
+    report = cluster.report(namespace, "fixed")
+    assert report["status"]["phase"] == "Succeeded"
+    assert old.isdisjoint({entry["podUID"] for entry in report["evidence"].values()})
+
+
 def test_a_run_that_has_begun_on_one_node_keeps_what_it_runs(cluster, namespace):
     first = cluster.nodes[0]
     job = make_job("begun", namespace, nodes={"include": [first]}, **shell("echo at work; " + WAIT))

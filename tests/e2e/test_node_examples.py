@@ -226,6 +226,13 @@ def test_a_disk_report_can_write_nothing(cluster, namespace):
 # --- 17-kubelet-config-drift -------------------------------------------------------------
 
 
+# The image of the example is busybox. The task image has that program, beside other ones.
+BY_BUSYBOX = """tools=$(mktemp -d)
+/bin/busybox --install -s "$tools"
+PATH=$tools exec /bin/busybox sh -c "$0" "$@"
+"""
+
+
 def test_a_node_whose_kubelet_has_another_setting_is_listed(cluster, namespace, folder):
     """On copies of the real files: no kubelet is changed."""
     cluster.on_all_nodes(f"cp /var/lib/kubelet/config.yaml {folder}/")
@@ -238,6 +245,7 @@ def test_a_node_whose_kubelet_has_another_setting_is_listed(cluster, namespace, 
     sums = cluster.on_all_nodes(f"sha256sum < {folder}/config.yaml")
     job = example(cluster, "17-kubelet-config-drift", namespace)
     job["spec"]["template"]["spec"]["volumes"][0]["hostPath"]["path"] = f"{folder}/config.yaml"
+    job["spec"]["args"].insert(0, BY_BUSYBOX)
     cluster.apply(job)
     wait_condition(cluster, namespace, "kubelet-config-drift", "Complete")
 

@@ -2,24 +2,43 @@
 
 The garbage collector takes the owner from each pod before the DaemonSet goes. The next DaemonSet
 with the same selector adopts them (pkg/controller/controller_ref_manager.go, ClaimPods). Forged
-pods are not adopted here: what they do is in security.md.
+pods are not adopted here: what they do is in security.md. Schedules with such a user have seeds of
+their own, from FIRST_SEED on; in them a Job is corrected, too.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING
 
 from daemonset_job.api import names
 from tests.fakekube.daemon_set_objects import may_adopt, owned_pods, owner_of_pods
-from tests.simulation.schedule import Disturbance
+from tests.simulation.corrections import with_corrections
+from tests.simulation.schedule import Disturbance, Schedule
 from tests.simulation.server import DAEMON_SETS, PODS, Raw, Server
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+FIRST_SEED = 7_000_000_000
 _COLLECTOR = "garbage-collector"
 # How long the garbage collector needs for all of it.
 SECONDS = 0.3
+
+
+def with_orphans(schedule: Schedule, rng: Random) -> Schedule:
+    """Return the schedule with a correction, and a DaemonSet that is orphaned about that time."""
+    schedule = with_corrections(schedule, rng, is_late=rng.random() < 0.6)
+    corrected = [d for d in schedule.disturbances if d.kind == "correct"]
+    found = []
+    for _ in range(rng.choice((1, 1, 2)) if corrected else 0):
+        about = rng.choice(corrected)
+        delay = rng.choice((rng.uniform(0, 1.5), rng.uniform(-3, 3), rng.uniform(-40, 10)))
+        at = round(max(about.at + delay, 0.0), 2)
+        found.append(Disturbance(at, "orphan_daemon_set", about.who))
+    disturbances = sorted((*schedule.disturbances, *found), key=lambda each: each.at)
+    return replace(schedule, disturbances=tuple(disturbances))
 
 
 def orphan_daemon_set(world: World, d: Disturbance) -> None:

@@ -10,6 +10,8 @@ from unittest.mock import patch
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from job_controller import sightings as sighting_store
+from job_controller import snapshots
+from job_controller.actions import pods as pod_actions
 from job_controller.core.rollout import holds
 from job_controller.core.settings import Timeouts
 from job_controller.core.state import first_seen as sightings
@@ -123,7 +125,16 @@ def starts_before_images() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def leaves_orphans() -> Iterator[None]:
+    """Pods that a deleted DaemonSet has left are not looked for before a Job starts again."""
+    cached = patch.object(snapshots, "is_orphan", lambda _pod, _job: False)
+    with cached, patch.object(pod_actions, "is_orphan", lambda _pod, _job: False):
+        yield
+
+
 START_MUTANTS: tuple[Mutant, ...] = (
+    leaves_orphans,
     starts_before_images,
     never_fails_unstarted_tasks,
     expects_every_restart,

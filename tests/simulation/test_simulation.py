@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from job_controller.core.state import counting as tally
-from tests.simulation import corrections, drains, holds, scheduled_jobs, zones
+from tests.simulation import corrections, drains, holds, orphans, scheduled_jobs, zones
 from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import DECIDE, MUTANTS, deletes_without_version
 from tests.simulation.oracle import INVARIANTS
@@ -28,6 +28,8 @@ ZONED = range(zones.FIRST_SEED, zones.FIRST_SEED + 100)
 CORRECTED = range(corrections.FIRST_SEED, corrections.FIRST_SEED + 60)
 # And those in which the user does so late, mostly after the run has failed.
 CORRECTED_LATE = range(corrections.LATE_SEED, corrections.LATE_SEED + 60)
+# Those in which a user takes the pods from the DaemonSet of such a Job.
+ORPHANED = range(orphans.FIRST_SEED + 60, orphans.FIRST_SEED + 120)
 # Those whose Jobs cordon or drain their nodes.
 DRAINED = range(drains.FIRST_SEED, drains.FIRST_SEED + 80)
 # Those with a ScheduledJob.
@@ -40,6 +42,7 @@ RANGES = {
     "scheduled": SCHEDULED,
     "corrections": CORRECTED,
     "late corrections": CORRECTED_LATE,
+    "orphans": ORPHANED,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.
@@ -140,6 +143,7 @@ RARE = {
     "needs_one_node": holds.FIRST_SEED,
     "trusts_cached_lists": drains.FIRST_SEED,
     "ignores_deadlines_of_starts": scheduled_jobs.FIRST_SEED,
+    "leaves_orphans": orphans.FIRST_SEED + 80,
 }
 
 

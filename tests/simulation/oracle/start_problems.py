@@ -126,6 +126,15 @@ class StartProblems:
         for kind in (BLOCKED, UNEXPLAINED):
             self.counts.pop((*key, kind), None)
 
+    def adopted(self, key: tuple[str, str]) -> None:
+        """Note that a pod has another owner, so that the controller may begin to count again."""
+        self._pause(key)
+        for kind in KINDS:
+            if count := self.counts.get((*key, kind)):
+                count.least = count.late = 0.0
+        if key in self.shown:
+            self.shows(key, *self.shown[key])
+
     def started(self, key: tuple[str, str]) -> None:
         """Note the start of a task."""
         self.shown.pop(key, None)

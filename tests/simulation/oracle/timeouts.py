@@ -14,7 +14,7 @@ from tests.simulation.oracle.facts import is_continuous
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.reboots import allowed_seconds
 from tests.simulation.oracle.start_problems import StartProblems
-from tests.simulation.server import PODS, Raw
+from tests.simulation.server import PODS, Raw, controller_of
 from tests.simulation.settings import POD_START_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Timeouts:
 
     def pod_written(self, old: Raw | None, new: Raw | None) -> None:
         """Note a pod that may start from now on: it has no gate, or has it no longer."""
+        self._note_owner(old, new)
         if old is not None and (new is None or "deletionTimestamp" in new["metadata"]):
             meta, machine = old["metadata"], self.world.machines.get(old["spec"]["meant_for"])
             if machine is not None:
@@ -91,6 +92,15 @@ class Timeouts:
                 if old is not None:
                     self.unstarted.pop(key, None)
                 self.unstarted.setdefault(key, self.world.loop.moment)
+
+    def _note_owner(self, old: Raw | None, new: Raw | None) -> None:
+        """Note that a pod has lost its owner, or has another one."""
+        if old is None or new is None or controller_of(old) == controller_of(new):
+            return
+        machine = self.world.machines.get(new["spec"]["meant_for"])
+        if machine is not None:
+            job_uid = self.oracle.job_of.get(new["metadata"]["uid"], "")
+            self.start_problems.adopted((job_uid, machine.uid))
 
     def admitted(self, run: PodRun) -> None:
         """Note a pod that its kubelet has taken up."""
