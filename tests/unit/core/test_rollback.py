@@ -260,7 +260,10 @@ def test_a_job_of_the_rollback_whose_nodes_are_back_is_waited_for():
     world.end_rollback("sample-rollback", failed="b exit 2")
     world.step(3)
     assert world.rolled_back == ("False", "RollbackFailed")
-    assert world.message == "Job sample-rollback failed: b exit 2"
+    assert world.message == (
+        "Job sample-rollback failed: b exit 2; correct the node, then "
+        "`kubectl dsjob retry sample-rollback -n default` goes on"
+    )
     world.end_rollback()
     world.step(3)
     assert world.rolled_back == ("True", "RolledBack")
@@ -573,7 +576,10 @@ def test_a_failed_rollback_stops_and_says_why():
     world.end_rollback(failed="b exit 2")
     world.step(3)
     assert world.rolled_back == ("False", "RollbackFailed")
-    assert world.message == "Job sample-rollback failed: b exit 2"
+    assert world.message == (
+        "Job sample-rollback failed: b exit 2; correct the node, then "
+        "`kubectl dsjob retry sample-rollback -n default` goes on"
+    )
     assert world.rollback.completion_time is not None
     assert ("Warning", "RollbackFailed") in world.events
     assert world.history()[-1] == "RollbackFailed"
