@@ -46,7 +46,7 @@ class LastRunCollector(Collector):
             "dsj_last_run_nodes_failed", "Nodes that had failed at the end of the last run."
         )
         for run in kept:
-            labels = [run.namespace, run.job_name]
+            labels = [run.namespace, _name(run)]
             status = run.status
             ended.add_metric(labels, _end(run).timestamp())
             success.add_metric(labels, float(status.phase == Phase.SUCCEEDED))
@@ -63,13 +63,13 @@ class LastRunCollector(Collector):
 
 
 def find_last_runs(reports: Iterable[JobReport]) -> list[JobReport]:
-    """Return the report of the newest ended run of each name of a Job."""
+    """Return the report of the newest ended run of each name of a Job, or of a ScheduledJob."""
     newest: dict[tuple[str, str], JobReport] = {}
     for report in reports:
         status = report.status
         if report.shard or status.phase not in FINAL_REPORT_PHASES or not status.completion_time:
             continue
-        key = report.namespace, report.job_name
+        key = report.namespace, _name(report)
         known = newest.get(key)
         if known is None or _end(known) < _end(report):
             newest[key] = report
@@ -89,6 +89,11 @@ def choose_runs(runs: Iterable[JobReport], limit: int) -> list[JobReport]:
         keyed.append((place, run))
     # A stable sort: in each round the newest are first.
     return [run for _, run in sorted(keyed, key=lambda each: each[0])][:limit]
+
+
+def _name(run: JobReport) -> str:
+    """Return the name that the runs of a Job, or of a ScheduledJob, have in common."""
+    return run.scheduled_by or run.job_name
 
 
 def _end(run: JobReport) -> datetime:

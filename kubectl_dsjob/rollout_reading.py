@@ -10,6 +10,7 @@ from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.node_tables import format_rows
 from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.plan_text import plan_words
 from kubectl_dsjob.proposals import CLUSTER, at_job
 from kubectl_dsjob.run_view import NAME_LIMIT
 from kubectl_dsjob.target import Target
@@ -18,14 +19,17 @@ _HEADER = ["STEP", "NODES", "NAMES"]
 
 
 async def plan(target: Target, name: str, output: Output) -> Answer:
-    """Return which nodes have their turn in which step, for a Job that has not started."""
+    """Return which nodes have their turn in which step, for a Job that has not started.
+
+    The words say what would run there.
+    """
     namespace = target.find_namespace()
     async with await target.connect() as client:
         job = await find_job(client, namespace, name)
     if job is None:
         way = f"List the Jobs: kubectl dsjob list -n {namespace}{CLUSTER}"
         raise CliError(f"there is no Job {name!r} in {namespace!r}", way, ExitCode.USAGE)
-    return Answer(format_rows(_HEADER, _rows(job), output))
+    return Answer(format_rows(_HEADER, _rows(job), output), plan_words(job))
 
 
 def _rows(job: Job) -> list[list[str]]:

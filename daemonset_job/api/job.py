@@ -17,7 +17,7 @@ from daemonset_job.api.job_status import Condition, JobStatus, parse_job_status
 from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.managed_fields import find_annotation_manager, find_spec_manager
 from daemonset_job.api.numbered import newest_numbered, next_numbered
-from daemonset_job.api.owners import controlling_job_uid
+from daemonset_job.api.owners import controlling_job_uid, controlling_schedule
 from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.rerun import LongRequest, RerunRequest, find_long_request, parse_rerun
 from daemonset_job.api.revision import find_revision
@@ -87,8 +87,9 @@ class Job:
     left of a rerun request that is too long to be kept. `requests` is what a person
     asks of its rollout. `revision_hash` is a hash of what it runs, "" for policy Once; see
     `find_revision`. `owner_uid` is the UID of the Job that created this one as a part of its own
-    run, "" for none. What follows is not part of the object: `stop_message` says that all Jobs of
-    the cluster are stopped, and is "" if they are not. `begun_revision` and `recorded_rerun` are
+    run, "" for none. `scheduled_by` is the name of the ScheduledJob that this is a run of, "" for
+    none. What follows is not part of the object: `stop_message` says that all Jobs of the cluster
+    are stopped, and is "" if they are not. `begun_revision` and `recorded_rerun` are
     the newest in its DaemonSet and its reports, "" if the status need not be compared with them.
     """
 
@@ -110,6 +111,7 @@ class Job:
     requests: RolloutRequests = field(default_factory=RolloutRequests)
     revision_hash: str = ""
     owner_uid: str = ""
+    scheduled_by: str = ""
     stop_message: str = ""
     begun_revision: str = ""
     recorded_rerun: str = ""
@@ -287,6 +289,7 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         requests=parse_requests(meta),
         revision_hash=find_revision(spec),
         owner_uid=controlling_job_uid(meta),
+        scheduled_by=controlling_schedule(meta),
     )
 
 

@@ -27,6 +27,8 @@ class NotifyEvent(TextEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     CANCELLED = "Cancelled"
+    ROLLED_BACK = "RolledBack"
+    ROLLBACK_FAILED = "RollbackFailed"
 
 
 # Entries of a run's history that are notified. Others, such as a retry, are requests of users.
@@ -36,6 +38,8 @@ _NOTIFIED: Final[Mapping[str, NotifyEvent]] = {
     HistoryReason.COMPLETED: NotifyEvent.SUCCEEDED,
     HistoryReason.FAILED: NotifyEvent.FAILED,
     HistoryReason.CANCELLED: NotifyEvent.CANCELLED,
+    HistoryReason.ROLLED_BACK: NotifyEvent.ROLLED_BACK,
+    HistoryReason.ROLLBACK_FAILED: NotifyEvent.ROLLBACK_FAILED,
 }
 ALL_EVENTS: Final = tuple(NotifyEvent)
 # A notification that could not be delivered for an hour is given up: it would only confuse.

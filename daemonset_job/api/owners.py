@@ -49,6 +49,21 @@ def controlling_job_uid(meta: Mapping[str, Any]) -> str:
     return ""
 
 
+def controlling_schedule(meta: Mapping[str, Any]) -> str:
+    """Return the name of the ScheduledJob that controls a Job, "" if none does.
+
+    A run of it has that name, a dash and the minute of its start.
+    """
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            group = str(owner.get("apiVersion") or "").partition("/")[0]
+            is_schedule = group == names.GROUP and owner.get("kind") == names.SCHEDULED_KIND
+            name, _, minute = str(meta.get("name") or "").rpartition("-")
+            is_run = minute.isdigit() and name == owner.get("name")
+            return name if is_schedule and is_run else ""
+    return ""
+
+
 def owner_reference(kind: str, name: str, uid: str) -> dict[str, Any]:
     """Return the reference to an object of this project that controls another one."""
     return {

@@ -6,6 +6,7 @@ controller creates the object and writes `status` on the status subresource.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -44,7 +45,8 @@ class JobReport:
 
     Not `is_whole`: a summary (see `summarize`), without evidence and records. `is_restored`:
     another client created it, as from a backup. `selection_hash` is that of the Job when the report
-    was created, "" if it is not known; see `job.selection_hash`.
+    was created, "" if it is not known; see `job.selection_hash`. `scheduled_by` is the name of the
+    ScheduledJob that the run is of, "" for none.
     """
 
     namespace: str
@@ -60,6 +62,7 @@ class JobReport:
     is_whole: bool = True
     is_restored: bool = False
     selection_hash: str = ""
+    scheduled_by: str = ""
 
     @property
     def records(self) -> Mapping[str, NodeRecord]:
@@ -95,6 +98,7 @@ def parse_report(raw: Mapping[str, Any]) -> JobReport:
             entry.get("manager") not in _OUR_MANAGERS for entry in meta.get("managedFields") or ()
         ),
         selection_hash=(meta.get("annotations") or {}).get(names.ANNOTATION_SELECTION_HASH) or "",
+        scheduled_by=sys.intern((meta.get("labels") or {}).get(names.LABEL_SCHEDULED_JOB) or ""),
     )
 
 
@@ -189,6 +193,15 @@ def new_report(
 def with_annotations(raw: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
     """Return a copy of a raw object that has no annotations but these."""
     return {**raw, "metadata": {**raw["metadata"], "annotations": dict(annotations)}}
+
+
+def of_schedule(raw: Mapping[str, Any], scheduled_by: str) -> dict[str, Any]:
+    """Return a raw report that names the ScheduledJob that its run is of; as it is for ""."""
+    if not scheduled_by:
+        return dict(raw)
+    label = {names.LABEL_SCHEDULED_JOB: names.job_label(scheduled_by)}
+    meta = raw["metadata"]
+    return {**raw, "metadata": {**meta, "labels": {**meta["labels"], **label}}}
 
 
 def metadata_without_managed_fields(uid: str) -> dict[str, Any]:

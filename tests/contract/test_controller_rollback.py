@@ -7,6 +7,7 @@ import pytest
 from daemonset_job.api.owners import owner_reference
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, NODES, PODS
 from tests.contract.controller_cluster import FakeCluster, gated, running, until, virtual_clock
+from tests.contract.fake_receiver import configured, listening
 from tests.fakekube.daemon_sets import node_of
 
 __all__ = ["virtual_clock"]
@@ -31,9 +32,9 @@ def has_begun(cluster, node):
     return any(node_of(pod) == node and not gated(pod) for pod in cluster.server.list(PODS))
 
 
-async def fail_on_b(cluster):
+async def fail_on_b(cluster, **spec):
     """Run a rollout in which a completes and b fails; c has no turn."""
-    cluster.apply(**SPEC)
+    cluster.apply(**SPEC, **spec)
     await until(lambda: has_begun(cluster, "a"))
     cluster.complete("a")
     await until(lambda: has_begun(cluster, "b"))
@@ -101,6 +102,17 @@ async def test_a_run_that_fails_is_rolled_back(server, cluster):
     async with running(server):
         await fail_on_b(cluster)
         await finish(cluster)
+
+
+async def test_receivers_are_notified_of_the_end_and_of_the_rollback(server, cluster, tmp_path):
+    async with listening() as receiver:
+        receivers = (configured(tmp_path, "ops", receiver.url),)
+        async with running(server, receivers=receivers):
+            await fail_on_b(cluster, notify=[{"receiver": "ops"}])
+            await finish(cluster)
+        events = [each["event"] for each in receiver.taken]
+    assert events == ["Started", "Failed", "RolledBack"]
+    assert receiver.taken[-1]["message"] == "rollback ended: 2 of 2 nodes are rolled back"
 
 
 async def test_a_name_that_another_job_has_is_said_and_waited_for(server, cluster):

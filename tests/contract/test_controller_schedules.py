@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from daemonset_job.kube.client.resource import JOBS, SCHEDULED_JOBS
+from daemonset_job.api.names import LABEL_SCHEDULED_JOB
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, SCHEDULED_JOBS
 from tests.contract.controller_cluster import FakeCluster, running, until, virtual_clock
 
 __all__ = ["virtual_clock"]
@@ -39,6 +40,8 @@ async def test_the_start_of_a_run_costs_few_requests(server):
         await until(lambda: server.list(JOBS), 600)
         await asyncio.sleep(2)
         found = Counter(map(kind_of, server.requests[before:]))
+        (report,) = server.list(JOB_REPORTS)
+        assert report["metadata"]["labels"][LABEL_SCHEDULED_JOB] == "nightly"
         del found[""]
         assert found == {
             "get the ScheduledJob": 2,  # for the start, and once more after what that has changed

@@ -84,6 +84,8 @@ def test_each_minute_has_one_run_on_every_node(cluster: RealCluster, namespace, 
     assert "Suspended" in table
     cluster.kubectl("delete", "dsjs", "sweep", "-n", namespace)
     assert ended(cluster, namespace) == done
+    label = "daemonset.darkowlzz.space/scheduled-job=sweep"
+    assert len(cluster.get("dsjr", "-n", namespace, "-l", label)["items"]) == len(done)
 
 
 @pytest.mark.first

@@ -101,6 +101,7 @@ def test_the_plan_has_a_row_for_each_step_and_the_rest(dsjob, rollout):
     ]
     rows = json.loads(dsjob("plan", "sweep", "-o", "json").stdout)
     assert rows[0] == {"step": "1", "nodes": "1", "names": "node-1"}
+    assert "sweep would run " in dsjob("plan", "sweep").stderr
 
 
 @pytest.mark.parametrize(

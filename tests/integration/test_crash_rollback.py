@@ -1,4 +1,4 @@
-"""A run that fails and is rolled back, whose controller is killed after every single write."""
+"""A rollout that fails and is rolled back; a program is killed after every single write of it."""
 
 import asyncio
 from functools import partial
@@ -71,10 +71,11 @@ def _condition(job: Raw, type_: str) -> Raw:
     return condition(job.get("status") or {}, type_)
 
 
-async def test_killed_after_any_write_a_run_is_rolled_back_once(kube_env, namespace):
-    undisturbed, played = await play_all(kube_env, namespace, "controller", new_run)
+@pytest.mark.parametrize("victim", ["controller", "terminator"])
+async def test_killed_after_any_write_a_run_is_rolled_back_once(kube_env, namespace, victim):
+    undisturbed, played = await play_all(kube_env, namespace, victim, new_run)
     phases = {
         raw["spec"]["job"]["name"]: raw["status"]["phase"] for raw in undisturbed.outcome.reports
     }
     assert phases == {"sample": "Failed", "sample-rollback": "Succeeded"}
-    assert_same("controller", undisturbed, played)
+    assert_same(victim, undisturbed, played)

@@ -19,14 +19,22 @@ from job_controller.last_run_metrics import (
 T0 = datetime(2026, 11, 24, 3, 0, tzinfo=UTC)
 
 
-def run(name, seconds, *, namespace="a", phase=Phase.SUCCEEDED, failed=0, shard=0):
+def run(name, seconds, *, namespace="a", phase=Phase.SUCCEEDED, failed=0, shard=0, scheduled_by=""):
     end = T0 + timedelta(seconds=seconds)
     nodes = NodeTotals(desired=9, failed=failed, failed_names="x" * 1000)
     status = ReportStatus(
         phase=phase, start_time=T0, completion_time=end if phase else None, nodes=nodes
     )
     return JobReport(
-        namespace, f"{name}-{seconds}", f"{name}{seconds}", "1", name, "job", shard, status=status
+        namespace,
+        f"{name}-{seconds}",
+        f"{name}{seconds}",
+        "1",
+        name,
+        "job",
+        shard,
+        status=status,
+        scheduled_by=scheduled_by,
     )
 
 
@@ -66,3 +74,15 @@ def test_the_number_of_names_is_bounded_and_namespaces_share_it():
 def test_without_any_report_there_is_nothing_but_the_number_left_out():
     assert value([], "dsj_last_runs_omitted") == 0
     assert value([], "dsj_last_run_success", namespace="a", job="patch") is None
+
+
+def test_the_runs_of_a_scheduled_job_are_one_name():
+    """Each has the minute of its start in its name: they would be a series each."""
+    runs = [
+        summarize(run(f"sweep-{minute}", minute, scheduled_by="sweep", failed=minute))
+        for minute in range(1, 2 * LAST_RUNS_LIMIT)
+    ]
+    assert value(runs, "dsj_last_runs_omitted") == 0
+    labels = {"namespace": "a", "job": "sweep"}
+    assert value(runs, "dsj_last_run_nodes_failed", **labels) == 2 * LAST_RUNS_LIMIT - 1
+    assert value(runs, "dsj_last_run_success", namespace="a", job="sweep-1") is None

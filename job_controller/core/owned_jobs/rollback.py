@@ -43,6 +43,7 @@ from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.text.commands import plugin_command
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 # How often to look at nodes that are waited for: none of their changes may show that they are away.
@@ -156,7 +157,9 @@ def _by_jobs(before: RollbackStatus | None, targets: Targets, found: RollbackJob
         if owned_outcome(owned) == OwnedOutcome.FAILED:
             failed = owned.condition(ConditionType.FAILED)
             cause = single_line(failed.message if failed is not None else "", REFUSAL_LIMIT)
-            return RolledBackReason.ROLLBACK_FAILED, f"Job {owned.name} failed: {cause}", None
+            answer = f"correct the node, then {plugin_command('retry', owned)} goes on"
+            words = f"Job {owned.name} failed: {cause}; {answer}"
+            return RolledBackReason.ROLLBACK_FAILED, words, None
     # An earlier one whose nodes were all out of reach goes on when one of them is back.
     for owned in reversed(found.jobs):
         is_over = owned_outcome(owned) == OwnedOutcome.SUCCEEDED

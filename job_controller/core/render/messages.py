@@ -15,8 +15,9 @@ from daemonset_job.api.times import add_seconds
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.failure_budget import allowed_unreachable
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.run_state import RunState
+from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.skipped_nodes import describe_skipped
+from job_controller.core.text.commands import plugin_command
 from job_controller.core.text.sanitize import single_line
 
 # Reasons of failures that are listed; the report has that of each node.
@@ -30,8 +31,10 @@ def with_message(run: RunState, counts: NodeCounts, job: Job) -> RunState:
     """Return the run state with the message for its reason, unless it is recorded already."""
     if not run.reason or run.message:
         return run
-    if run.reason == FailedReason.MAX_FAILED_NODES_EXCEEDED:  # the same text if it is paused
+    if run.reason == FailedReason.MAX_FAILED_NODES_EXCEEDED:
         message = failure_message(counts, run.allowed, allowed_unreachable(job, counts))
+        if run.outcome == RunOutcome.PAUSED:
+            message += f"; {_pause_answer(counts, job)}"
     elif run.reason == FailedReason.DEADLINE_EXCEEDED:
         message = _deadline_message(counts, job)
     elif run.reason == CompleteReason.MIN_COMPLETED_REACHED:
@@ -114,6 +117,14 @@ def failure_message(counts: NodeCounts, allowed: int, away: int | None = None) -
         limits.append(f"maxUnreachableNodes allows {away}")
     limit = f" ({', '.join(limits)})" if limits else ""
     return "; ".join(parts)[:_MESSAGE_LIMIT] + limit
+
+
+def _pause_answer(counts: NodeCounts, job: Job) -> str:
+    """Return what lets a run go on that is paused because of its nodes."""
+    words = "it goes on when these nodes are back"
+    if counts.names(NodeState.FAILED):
+        words = f"{plugin_command('retry --failed', job)} tries the failed nodes again"
+    return f"{words}, and a higher spec.failurePolicy.maxFailedNodes lets the others go on"
 
 
 def _describe_failures(counts: NodeCounts, failed: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.node_row import NodeRow
 from daemonset_job.api.reasons import NodeReason
-from daemonset_job.api.report import JobReport, new_report, with_annotations
+from daemonset_job.api.report import JobReport, new_report, of_schedule, with_annotations
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
 from job_controller.core.desired.strategic_merge import diff_merge_patch
@@ -68,6 +68,7 @@ def build_report(job: Job, shard: int = 0) -> dict[str, Any]:
         shard=shard,
         spec=recorded,
     )
+    report = of_schedule(report, job.scheduled_by)
     return with_annotations(report, {names.ANNOTATION_SELECTION_HASH: job.selection_hash})
 
 

@@ -8,6 +8,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.reasons import SuspendedReason
 from daemonset_job.api.states import ConditionType
+from job_controller.core.text.commands import plugin_command
 
 _SUSPENDED_WORDS: Final = "spec.suspend is true: no further node starts; running tasks continue"
 RESUMED: Final = Condition(ConditionType.SUSPENDED, False, SuspendedReason.RESUMED, "run resumed")
@@ -28,7 +29,7 @@ def suspended(job: Job, begun: str = "") -> Condition:
     if job.stop_message:
         reason = SuspendedReason.CLUSTER_STOPPED
         return Condition(ConditionType.SUSPENDED, True, reason, job.stop_message)
-    words = _SUSPENDED_WORDS
+    words = f"{_SUSPENDED_WORDS}; {plugin_command('resume', job)} lets it go on"
     if begun:
         words += f"; what it runs can no longer be changed: {begun}"
     return Condition(ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, words)

@@ -31,6 +31,7 @@ from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.text.commands import plugin_command
 
 # After this time from its start, a run no longer waits for the first pods of further nodes before
 # it gives turns: some may be refused for long. Until then the order could not be kept.
@@ -91,8 +92,7 @@ def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunS
         )
     words = found.message
     if found.asks == SuspendedReason.CHECK_FAILED:
-        job = snapshot.job
-        words += f"; `kubectl dsjob retry {job.name} -n {job.namespace}` has it checked again"
+        words += f"; {plugin_command('retry', snapshot.job)} has it checked again"
     return replace(run, outcome=RunOutcome.PAUSED, reason=found.asks, message=words)
 
 

@@ -30,6 +30,7 @@ from job_controller.core.rollout.source_answers import find_queries, judge_answe
 from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.text.commands import plugin_command
 
 # How often nodes and pods are looked at again while a check has not passed.
 POLL_SECONDS: Final = 5.0
@@ -238,6 +239,6 @@ def _name(progress: RolloutProgress) -> str:
 
 def _approve_command(job: Job, progress: RolloutProgress) -> str:
     return (
-        f"`kubectl dsjob approve {job.name} -n {job.namespace}` lets it go on (it sets the "
+        f"{plugin_command('approve', job)} lets it go on (it sets the "
         f"annotation daemonset.darkowlzz.space/approve={progress.step})"
     )

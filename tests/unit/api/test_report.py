@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.api.evidence import Evidence, parse_evidence
-from daemonset_job.api.names import LABEL_JOB, LABEL_JOB_UID, LABEL_SHARD
+from daemonset_job.api.names import LABEL_JOB, LABEL_JOB_UID, LABEL_SCHEDULED_JOB, LABEL_SHARD
 from daemonset_job.api.node_record import NodeRecord, parse_record
 from daemonset_job.api.report import (
     JobReport,
@@ -16,6 +16,7 @@ from daemonset_job.api.report import (
     merge_evidence,
     merge_records,
     new_report,
+    of_schedule,
     parse_report,
 )
 from daemonset_job.api.report_status import ReportStatus
@@ -125,6 +126,14 @@ def test_new_report_has_the_name_and_labels_of_its_run_and_no_owner():
     assert meta["labels"] == {LABEL_JOB: "sample", LABEL_JOB_UID: "12345678-9", LABEL_SHARD: "0"}
     assert "ownerReferences" not in meta
     assert raw["spec"] == {"job": {"name": "sample", "uid": "12345678-9"}, "shard": 0, "image": "x"}
+
+
+def test_the_report_of_a_scheduled_run_names_the_scheduled_job():
+    raw = of_schedule(raw_report(), "sweep")
+    assert raw["metadata"]["labels"][LABEL_SCHEDULED_JOB] == "sweep"
+    assert parse_report(raw).scheduled_by == "sweep"
+    assert of_schedule(raw_report(), "") == raw_report()
+    assert parse_report(raw_report()).scheduled_by == ""
 
 
 def test_a_further_shard_has_its_number_in_name_label_and_spec():

@@ -87,6 +87,8 @@ def test_each_end_has_its_event():
         HistoryReason.COMPLETED: NotifyEvent.SUCCEEDED,
         HistoryReason.FAILED: NotifyEvent.FAILED,
         HistoryReason.CANCELLED: NotifyEvent.CANCELLED,
+        HistoryReason.ROLLED_BACK: NotifyEvent.ROLLED_BACK,
+        HistoryReason.ROLLBACK_FAILED: NotifyEvent.ROLLBACK_FAILED,
     }
     for reason, event in ends.items():
         (found,) = find_occurrences(None, [HistoryEntry(T0, reason)])

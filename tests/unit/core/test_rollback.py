@@ -8,6 +8,7 @@ import pytest
 from daemonset_job.api.container import Container
 from daemonset_job.api.job import parse_job
 from daemonset_job.api.job_spec import parse_spec
+from daemonset_job.api.report_status import parse_report_status
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.taints import Taint
 from job_controller.core.desired.rollback_job import build_rollback_job
@@ -260,7 +261,10 @@ def test_a_job_of_the_rollback_whose_nodes_are_back_is_waited_for():
     world.end_rollback("sample-rollback", failed="b exit 2")
     world.step(3)
     assert world.rolled_back == ("False", "RollbackFailed")
-    assert world.message == "Job sample-rollback failed: b exit 2"
+    assert world.message == (
+        "Job sample-rollback failed: b exit 2; correct the node, then "
+        "`kubectl dsjob retry sample-rollback -n default` goes on"
+    )
     world.end_rollback()
     world.step(3)
     assert world.rolled_back == ("True", "RolledBack")
@@ -573,12 +577,34 @@ def test_a_failed_rollback_stops_and_says_why():
     world.end_rollback(failed="b exit 2")
     world.step(3)
     assert world.rolled_back == ("False", "RollbackFailed")
-    assert world.message == "Job sample-rollback failed: b exit 2"
+    assert world.message == (
+        "Job sample-rollback failed: b exit 2; correct the node, then "
+        "`kubectl dsjob retry sample-rollback -n default` goes on"
+    )
     assert world.rollback.completion_time is not None
     assert ("Warning", "RollbackFailed") in world.events
     assert world.history()[-1] == "RollbackFailed"
     assert world.is_at_rest()
     assert len(world.created) == 1
+
+
+def test_receivers_hear_that_a_rollback_failed_and_that_its_retry_succeeded():
+    notify = [{"receiver": "ops", "events": ["RollbackFailed", "RolledBack"]}]
+    world = failed_world(notify=notify)
+    world.step(5)
+    world.end_rollback(failed="b exit 2")
+    world.step(3)
+    (due,) = parse_report_status(world.report).due_notifications("ops")
+    assert due.event == "RollbackFailed"
+    assert "b exit 2" in due.message
+    assert "`kubectl dsjob retry sample-rollback -n default`" in due.message
+    retried = replace(world.owned["sample-rollback"].status, phase="Running")
+    world.owned["sample-rollback"] = replace(world.owned["sample-rollback"], status=retried)
+    world.step(2)
+    world.end_rollback()
+    world.step(3)
+    due = parse_report_status(world.report).due_notifications("ops")
+    assert [each.event for each in due] == ["RollbackFailed", "RolledBack"]
 
 
 def test_a_rollback_whose_job_is_retried_goes_on():

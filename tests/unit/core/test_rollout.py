@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.rollout import Order, Rollout
 from job_controller.core.plan import ApplyDaemonSet, DeletePods, RemoveSchedulingGates
 from tests.unit.builders import gated_pod
@@ -169,3 +171,16 @@ def test_a_random_order_is_the_same_in_each_pass_and_another_in_each_run():
         orders.add(tuple(world.started))
         assert sorted(world.started) == list(NODES)
     assert len(orders) > 1
+
+
+def test_nodes_that_failed_before_come_after_all_others_and_then_that_of_the_controller():
+    failures = FailurePolicy(FailureAction.PAUSE)
+    world = RolloutWorld("a", "b", "c", "d", rollout=ONE, failure_policy=failures)
+    world.settings = replace(world.settings, node_name="b")
+    world.step(5)
+    world.fail("a")
+    world.step(40)
+    assert world.phase == "Paused"
+    world.retry()
+    world.finish()
+    assert world.started == ["a", "c", "d", "a", "b"]

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from daemonset_job.api.job import parse_job
+from daemonset_job.api.owners import owner_reference
 from daemonset_job.api.schedule_reasons import ScheduleEventReason, SchedulingReason
 from daemonset_job.api.scheduled_job import (
     ActiveRun,
@@ -237,6 +239,19 @@ def test_the_job_is_that_of_the_template_and_owned():
     assert made["metadata"]["annotations"]["b"] == "c"
     (owner,) = made["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("ScheduledJob", "uid", True)
+    made["metadata"]["uid"] = "made"
+    assert parse_job(made).scheduled_by == "sweep"
+
+
+@pytest.mark.parametrize(
+    ("job", "owner"),
+    [("sweep-7", "other"), ("sweep", "sweep"), ("sweep-now", "sweep"), ("-7", "")],
+)
+def test_an_owner_whose_run_has_another_name_is_no_schedule(job, owner):
+    """Any client may write an owner reference."""
+    owners = [owner_reference("ScheduledJob", owner, "uid")]
+    meta = {"name": job, "uid": "made", "ownerReferences": owners}
+    assert parse_job({"metadata": meta, "spec": {"image": "x"}}).scheduled_by == ""
 
 
 def test_a_status_is_read_as_it_was_written():

@@ -1,0 +1,87 @@
+"""What a Job with a plan would run, and what would follow each of its steps, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from daemonset_job.api.job import Job
+from daemonset_job.api.job_spec import JobSpec
+from daemonset_job.api.rollout import Check, Rollout, Step
+from daemonset_job.kube.client.messages import clean_text
+
+# Of an image with its arguments, and of any other text of the author.
+_TASK_LIMIT: Final = 160
+_TEXT_LIMIT: Final = 80
+
+
+def plan_words(job: Job) -> str:
+    """Return what would run on each node, within which limits, and what would follow each step."""
+    spec, rollout = job.spec, job.spec.rollout or Rollout()
+    lines = [
+        f"{job.name} would run {_task(spec)}",
+        *_on_node(spec),
+        *_limits(rollout),
+        *_steps(rollout),
+    ]
+    return "\n".join(lines)
+
+
+def _task(spec: JobSpec) -> str:
+    if spec.script is not None:
+        count = len(spec.script.splitlines())
+        words = f"a script of {count} line{'' if count == 1 else 's'}"
+    elif spec.script_from is not None:
+        source = spec.script_from
+        key, name = (clean_text(each, _TEXT_LIMIT) for each in (source.key, source.name))
+        words = f"the script {key} of {'Secret' if source.is_secret else 'ConfigMap'} {name}"
+    else:
+        words = clean_text(" ".join([spec.image, *spec.command, *spec.args]), _TASK_LIMIT)
+    return f"{words} on the host" if spec.host_exec else words
+
+
+def _on_node(spec: JobSpec) -> Iterator[str]:
+    if spec.drain is not None:
+        yield "each node: cordoned and drained before it, uncordoned after it"
+    elif spec.cordon:
+        yield "each node: cordoned before it, uncordoned after it"
+
+
+def _limits(rollout: Rollout) -> Iterator[str]:
+    found = []
+    if rollout.max_parallel is not None:
+        found.append(f"maxParallel {rollout.max_parallel}")
+    if rollout.max_parallel_per_zone is not None:
+        found.append(f"maxParallelPerZone {rollout.max_parallel_per_zone}")
+    if (window := rollout.window) is not None:
+        words = f"{window.start} for {window.duration} {window.time_zone or 'UTC'}"
+        found.append(f"window {clean_text(words, _TASK_LIMIT)}")
+    if rollout.exclusive:
+        found.append(f"exclusive {clean_text(rollout.exclusive, _TEXT_LIMIT)}")
+    if rollout.pull_images_first:
+        found.append("images pulled on all nodes first")
+    if found:
+        yield f"limits: {', '.join(found)}"
+
+
+def _steps(rollout: Rollout) -> Iterator[str]:
+    for number, step in enumerate(rollout.steps, 1):
+        if found := list(_after_step(step)):
+            yield f"after step {number}: {', '.join(found)}"
+
+
+def _after_step(step: Step) -> Iterator[str]:
+    if step.soak_seconds:
+        yield f"a soak of {step.soak_seconds} s"
+    if not step.check.is_empty:
+        yield f"a check ({', '.join(_checks(step.check))})"
+    if step.needs_approval:
+        yield "an approval"
+
+
+def _checks(check: Check) -> Iterator[str]:
+    if check.node_ready:
+        yield "nodeReady"
+    for name in ("pods", "http", "prometheus", "script"):
+        if getattr(check, name) is not None:
+            yield name
