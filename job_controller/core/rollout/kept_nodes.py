@@ -70,7 +70,7 @@ def find_opened(snapshot: Snapshot) -> set[str]:
     """
     return {
         pod.node_name
-        for pod in snapshot.pods
+        for pod in (*snapshot.pods, *snapshot.left_pods)
         if not pod.is_gated and (pod.is_scheduled or pod.node_name in snapshot.nodes)
     }
 
