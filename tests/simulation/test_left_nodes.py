@@ -47,6 +47,12 @@ def test_no_node_starts_beside_one_whose_daemon_set_was_deleted(leaves, is_away)
     assert not run(*((AWAY,) if is_away else ()), deleted, leaves).violations
 
 
+@pytest.mark.parametrize("at", [10.5, 12.0])
+def test_no_node_starts_beside_a_deleted_one_whose_daemon_set_was_deleted(at):
+    deleted = Disturbance(11.0, "delete_daemon_set", "default/sample")
+    assert not run(deleted, Disturbance(at, "reregister", what="n0", seconds=30.0)).violations
+
+
 @pytest.mark.parametrize("leaves", LEAVES, ids=lambda leaves: leaves.kind)
 def test_a_node_that_is_down_and_whose_daemon_set_was_deleted_does_not_hold_the_others_up(leaves):
     deleted = Disturbance(11.0, "delete_daemon_set", "default/sample")

@@ -86,11 +86,11 @@ def find_places(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Places
             is_taken = not (is_over or _has_failed(name, snapshot, counts, turned[name]))
         if is_taken:
             taken[name] = Place(name, zone_of(node))
+    deleted = set(_deleted_nodes_at_work(snapshot))
+    taken |= {name: Place(name, zone=None) for name in deleted}
     moments = list(away.values())
     if any(pod.node_name in taken for pod in snapshot.left_pods):
         moments.append(now + timedelta(seconds=LEFT_PODS_SECONDS))
-    deleted = set(_deleted_nodes_at_work(snapshot))
-    taken |= {name: Place(name, zone=None) for name in deleted}
     started = frozenset((running | deleted) & taken.keys())
     return Places(taken, started, turned, frozenset(away), min(moments, default=None))
 
@@ -123,7 +123,7 @@ def _nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
 def _deleted_nodes_at_work(snapshot: Snapshot) -> Iterator[str]:
     """Return the deleted nodes on whose machines the task may still run."""
     ledger = merge_evidence(snapshot)
-    for pod in snapshot.pods:
+    for pod in (*snapshot.pods, *snapshot.left_pods):
         if pod.node_name in snapshot.nodes or not pod.is_scheduled or pod.is_terminal:
             continue
         evidence = ledger.get(pod.node_name)
