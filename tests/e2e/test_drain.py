@@ -25,6 +25,10 @@ from tests.e2e.jobs import GO, RETRY, shell, state, wait_condition
 
 pytestmark = pytest.mark.alone
 
+# What examples/25-drain-and-patch changes, and by what its restart shows.
+PATCH = "/etc/systemd/system/containerd.service.d/50-example-limit.conf"
+CONTAINERD = "systemctl show containerd -p MainPID --value"
+
 
 def drain(namespace: str, **fields: Any) -> dict[str, Any]:
     return {"drain": {"podSelector": {"matchLabels": {"app": namespace}}, **fields}}
@@ -184,21 +188,31 @@ def test_nodes_are_drained_one_at_a_time(draining, namespace):
     # Not the pods of the cluster itself, which have no other place.
     example["spec"]["drain"] |= drain(namespace)["drain"]
     example["spec"]["template"] = {"spec": {"tolerations": [{"operator": "Exists"}]}}
-    cluster.apply(example)
-    name, seen = example["metadata"]["name"], set()
-    deadline = time.monotonic() + 120
+    before = cluster.on_all_nodes(CONTAINERD)
+    try:
+        cluster.apply(example)
+        seen = cordoned_until_gone(cluster, namespace, example["metadata"]["name"])
+        after = cluster.on_all_nodes(f"{CONTAINERD}; cat {PATCH}")
+    finally:
+        cluster.on_all_nodes(f"rm -f {PATCH}; systemctl daemon-reload")
+    assert all(len(each) <= 1 for each in seen)
+    assert len(set().union(*seen)) >= 2
+    assert cluster.completed(namespace, example["metadata"]["name"]) == set(cluster.nodes)
+    for node, text in after.items():
+        process, _, patch = text.partition("\n")
+        assert process != before[node].strip(), "containerd has restarted"
+        assert patch == "[Service]\nLimitNOFILE=1048576\n"
+
+
+def cordoned_until_gone(cluster: RealCluster, namespace: str, name: str) -> list[set[str]]:
+    """Return which nodes were cordoned at each look, until the Job is gone."""
+    seen, deadline = [], time.monotonic() + 180
     while cluster.job(namespace, name) is not None:
         assert time.monotonic() < deadline
         # One list, so that it is one moment.
-        cordoned = {
-            node["metadata"]["name"]
-            for node in cluster.get("nodes")["items"]
-            if node["spec"].get("unschedulable")
-        }
-        assert len(cordoned) <= 1
-        seen |= cordoned
-    assert cluster.completed(namespace, name) == set(cluster.nodes)
-    assert len(seen) >= 2
+        nodes = cluster.get("nodes")["items"]
+        seen.append({n["metadata"]["name"] for n in nodes if n["spec"].get("unschedulable")})
+    return seen
 
 
 def test_without_the_component_a_job_says_what_to_apply_and_starts_then(draining, namespace):
