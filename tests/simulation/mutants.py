@@ -26,7 +26,6 @@ from job_controller.core import decide as decision
 from job_controller.core.plan import Plan, RemoveSchedulingGates, WriteStatus
 from job_controller.core.render import job_status as status
 from job_controller.core.rollout import places, rollout_state, set_aside
-from job_controller.core.rollout.places import Places
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.turns import Limits
 from job_controller.core.state import counting as tally
@@ -477,7 +476,7 @@ def ignores_zones() -> Iterator[None]:
 def sets_reachable_nodes_aside() -> Iterator[None]:
     """Nodes whose task is at work are set aside as if they were unreachable."""
 
-    def unreachable(_snapshot: Snapshot, tally_: NodeCounts, _places: Places) -> frozenset[str]:
+    def unreachable(tally_: NodeCounts) -> frozenset[str]:
         return frozenset(tally_.names(NodeState.UNREACHABLE) + tally_.names(NodeState.ACTIVE))
 
     with patch.object(set_aside, "_unreachable", unreachable):

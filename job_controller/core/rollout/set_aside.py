@@ -39,7 +39,7 @@ def find_due(
     """
     if not counts.desired_is_known or not counts.nodes_spec_is_applied:
         return SetAside()
-    away = frozenset(counts.names(NodeState.UNREACHABLE)) - counts.set_aside
+    away = _unreachable(counts) - counts.set_aside
     failed = _failed_and_not_ready(snapshot, counts, places) - counts.set_aside
     limit = snapshot.job.spec.failure_policy.unreachable_seconds
     if limit is not None:
@@ -60,6 +60,10 @@ def find_due(
     if blocks_others or is_within_budget(snapshot.job, counts):
         return replace(waits, names=away)
     return waits
+
+
+def _unreachable(counts: NodeCounts) -> frozenset[str]:
+    return frozenset(counts.names(NodeState.UNREACHABLE))
 
 
 def _failed_and_not_ready(snapshot: Snapshot, counts: NodeCounts, places: Places) -> frozenset[str]:

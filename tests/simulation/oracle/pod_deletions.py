@@ -43,11 +43,10 @@ INVARIANTS = (
 
 def judge_pod_deletion(world: World, pod: Raw) -> None:
     """Judge the deletion of a pod by the controller that is about to take effect."""
-    if not pod["spec"].get("nodeName"):
-        return  # it has not done anything
     oracle = world.oracle
-    if not oracle.job_of.get(pod["metadata"]["uid"]):
-        return  # no Job has made it, and the next DaemonSet would adopt it by its labels
+    if not pod["spec"].get("nodeName") or not oracle.job_of.get(pod["metadata"]["uid"]):
+        # It has not done anything, or no Job has made it, and the next DaemonSet would adopt it.
+        return
     job_uid, node = oracle.job_of[pod["metadata"]["uid"]], pod["spec"]["meant_for"]
     raw = world.server.get(NODES, node, "")
     if raw is None or oracle.born[pod["metadata"]["uid"]] < oracle.born[raw["metadata"]["uid"]]:
