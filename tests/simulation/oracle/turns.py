@@ -30,7 +30,7 @@ INVARIANTS = (
             "set aside": "A node that was unreachable, and was set aside, has come back, and its "
             "task has not ended yet.",
             "killed late": "A pod is deleted, and its kubelet is about to kill its task.",
-            "away": "A node was unreachable for its grace period, and its step went on without it.",
+            "away": "A node was unreachable for its grace period, not desired, and is back.",
         },
     ),
     Invariant(
@@ -122,6 +122,9 @@ class Turns:
         for other in others.values():
             if (job_uid, other.machine.uid) in self._set_aside:
                 self._oracle.excuse("turns", "set aside")
+                return True
+            if other.is_ending and self._was_away(other.machine.name):
+                self._oracle.excuse("turns", "away")
                 return True
             if other.pod() is None:
                 self._oracle.excuse("turns", "killed late")
