@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import WAIT, RealCluster, counting, eventually, make_job
+from tests.e2e.cluster import RealCluster, counting, eventually, make_job
 from tests.e2e.endpoints import endpoints, start_server
-from tests.e2e.jobs import shell
-from tests.e2e.test_rollout import annotate
 
 # Prints each request as a line of JSON: the path, the header, the body. Answers 200, or 503 while
 # the file exists.
@@ -106,8 +104,6 @@ def test_receivers_in_the_cluster_hear_of_runs_and_of_nothing_twice(
             "the Job that may not use the receiver says so",
         )
 
-        assert_told_of_what_waits_and_fails(cluster, namespace)
-
         # The receiver is away, the Job is gone and the controller starts again in between.
         cluster.kubectl("exec", "receiver", "-n", namespace, "--", "touch", "/tmp/away")
         cluster.apply(make_job("late", namespace, mountPath=folder, notify=notify, **counting()))
@@ -126,33 +122,3 @@ def test_receivers_in_the_cluster_hear_of_runs_and_of_nothing_twice(
             f"Succeeded: Job {job} in e2e: {count}"
             for job in (f"{namespace}/good", f"{namespace}/late", f"{other_namespace}/other")
         )
-
-
-def assert_told_of_what_waits_and_fails(cluster: RealCluster, namespace: str) -> None:
-    """Run a Job that waits for a person, and one that is paused and then fails."""
-    notify = [{"receiver": "hook"}]
-    rollout = {"steps": [{"nodes": 1, "approval": "Required"}]}
-    policy = {"action": "Pause"}
-    cluster.apply(
-        make_job("asks", namespace, notify=notify, rollout=rollout, **shell(f"echo done; {WAIT}")),
-        make_job(
-            *("fails", namespace),
-            **{"notify": notify, "backoffLimit": 0, "failurePolicy": policy, **shell("exit 3")},
-        ),
-    )
-    for job, paused, answer in (
-        ("asks", "WaitingForApproval", "approve asks"),
-        ("fails", "Paused", "retry --failed fails"),
-    ):
-        expected = ["Started", paused]
-        eventually(lambda j=job, e=expected: events(cluster, namespace, j) == e, 90, paused)
-        (message,) = [
-            body["message"]
-            for path, *_, body in received(cluster, namespace)
-            if path == "/hook" and (body["job"]["name"], body["event"]) == (job, paused)
-        ]
-        assert f"`kubectl dsjob {answer} -n {namespace}`" in message
-    annotate(cluster, namespace, "asks", "approve", 1)
-    annotate(cluster, namespace, "fails", "abort", "no luck")
-    for job, end in (("asks", "Succeeded"), ("fails", "Failed")):
-        eventually(lambda j=job, e=end: events(cluster, namespace, j)[2:] == [e], 60, end)
