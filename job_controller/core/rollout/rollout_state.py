@@ -14,7 +14,12 @@ from typing import Final
 from daemonset_job.api.choices import FAST_ACTIONS
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.reasons import FailedReason, ProgressingReason, SuspendedReason
+from daemonset_job.api.reasons import (
+    CompleteReason,
+    FailedReason,
+    ProgressingReason,
+    SuspendedReason,
+)
 from daemonset_job.api.rollback import starts_no_node
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState
@@ -29,8 +34,8 @@ from job_controller.core.rollout.steps import Advance, advance
 from job_controller.core.rollout.turns import Place, choose
 from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
-from job_controller.core.state.run_state import RunOutcome, RunState
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.run_state import RunOutcome, RunState, is_recorded
+from job_controller.core.state.snapshot import Snapshot, merge_records
 from job_controller.core.text.commands import plugin_command
 
 # After this time from its start, a run no longer waits for the first pods of further nodes before
@@ -79,6 +84,8 @@ def find_facts(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Rollout
 def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunState:
     """Return the state of the run, which a step of its rollout may pause or fail."""
     found = facts.advance
+    if _ends_unasked(run, snapshot, found):
+        run = RunState(RunOutcome.IN_PROGRESS)
     if run.outcome != RunOutcome.IN_PROGRESS or run.is_enough:
         return run
     if found.fails is not None:
@@ -94,6 +101,19 @@ def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunS
     if found.asks == SuspendedReason.CHECK_FAILED:
         words += f"; {plugin_command('retry', snapshot.job)} has it checked again"
     return replace(run, outcome=RunOutcome.PAUSED, reason=found.asks, message=words)
+
+
+def _ends_unasked(run: RunState, snapshot: Snapshot, found: Advance) -> bool:
+    """Return whether the run is over, but a person is asked, and a node has had no turn.
+
+    That one is set aside. If it came back after the end of the run, it would start unasked.
+    """
+    if run.reason != CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT or found.asks is None:
+        return False
+    if run.outcome != RunOutcome.SUCCEEDED or is_recorded(snapshot):
+        return False
+    records = merge_records(snapshot).values()
+    return any(each.set_aside_at is not None and not each.step for each in records)
 
 
 def evaluate_rollout(

@@ -101,11 +101,16 @@ def _once_recorded(snapshot: Snapshot, run: RunState) -> RunState:
     if run.outcome == RunOutcome.SUCCEEDED and RefusedWrite.REPORT in snapshot.refusals:
         return RunState(RunOutcome.IN_PROGRESS)
     # A success that is on record is not taken back.
-    is_recorded = _by_report(snapshot) is not None
-    if run.outcome == RunOutcome.SUCCEEDED and not is_recorded and has_pending_changes(snapshot):
+    is_new = run.outcome == RunOutcome.SUCCEEDED and _by_report(snapshot) is None
+    if is_new and has_pending_changes(snapshot):
         words = "completed nodes have yet to be changed (spec.onSuccess)"
         return RunState(RunOutcome.IN_PROGRESS, waits_for=words)
     return run
+
+
+def is_recorded(snapshot: Snapshot) -> bool:
+    """Return whether the success of the run is on record, in the Job or in its report."""
+    return snapshot.job.is_true(ConditionType.COMPLETE) or _by_report(snapshot) is not None
 
 
 def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:

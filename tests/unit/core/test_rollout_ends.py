@@ -304,6 +304,24 @@ def test_a_step_is_over_when_only_dead_nodes_are_left():
     assert world.condition("Complete")[1] == "CompletedWithinFailureLimit"
 
 
+def test_a_run_whose_other_nodes_are_set_aside_still_waits_for_its_approval():
+    """A node that came back after the end of the run would start without it."""
+    policy = FailurePolicy(max_failed_nodes=1, unreachable_seconds=5)
+    world = RolloutWorld(
+        "a", "b", rollout=steps(Step(nodes=1, needs_approval=True)), failure_policy=policy
+    )
+    world.step(5)
+    world.complete("a")
+    world.lose("b")
+    world.step(20)
+    assert "setAsideAt" in world.cluster.report_status["nodeStates"]["b"]
+    assert world.condition("Suspended")[1] == "WaitingForApproval"
+    world.request(approved_step=1)
+    world.step(5)
+    assert world.condition("Complete")[1] == "CompletedWithinFailureLimit"
+    assert world.started == ["a"]
+
+
 def test_a_failed_node_that_is_down_frees_its_place():
     world = RolloutWorld(
         *NODES, rollout=ONE, failure_policy=FailurePolicy(max_failed_nodes=1, pods=PodPolicy.DELETE)
