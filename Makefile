@@ -63,7 +63,7 @@ check: $(VENV) ## ruff, mypy --strict, import rules, rules of language
 language: $(VENV) ## list violations of the rules of language
 	@.venv/bin/python -m tests.unit.language
 test-unit: $(VENV) ## no input, no output, no sleep; simulated clusters included
-	$(PYTEST) tests/unit tests/simulation tests/fuzz -m 'not on_demand'
+	$(PYTEST) tests/unit tests/simulation tests/fuzz -n $(WORKERS) -m 'not on_demand'
 test-simulation-long: $(VENV) ## simulated clusters of 1,000 nodes, not in `make test`
 	$(PYTEST) tests/simulation -m on_demand
 test-contract: $(VENV) ## against a scripted API server in the same process
