@@ -10,43 +10,29 @@ from daemonset_job.api import names
 
 def controller_uid(meta: Mapping[str, Any]) -> str:
     """Return the UID of the controlling owner, "" when none controls the object."""
-    for owner in meta.get("ownerReferences") or ():
-        if owner.get("controller"):
-            return str(owner.get("uid") or "")
-    return ""
+    return str(_controller(meta).get("uid") or "")
 
 
 def has_controller(meta: Mapping[str, Any]) -> bool:
     """Return whether any object controls this one."""
-    return any(owner.get("controller") for owner in meta.get("ownerReferences") or ())
+    return bool(_controller(meta))
 
 
 def controller_kind(meta: Mapping[str, Any]) -> str:
     """Return the kind of the controlling owner, "" when none controls the object."""
-    for owner in meta.get("ownerReferences") or ():
-        if owner.get("controller"):
-            return str(owner.get("kind") or "")
-    return ""
+    return str(_controller(meta).get("kind") or "")
 
 
 def controlling_daemon_set(meta: Mapping[str, Any]) -> str:
     """Return the name of the DaemonSet that controls the object, "" if none does."""
-    for owner in meta.get("ownerReferences") or ():
-        if owner.get("controller"):
-            group = str(owner.get("apiVersion") or "").partition("/")[0]
-            is_daemon_set = group == "apps" and owner.get("kind") == "DaemonSet"
-            return str(owner.get("name") or "") if is_daemon_set else ""
-    return ""
+    owner = _controller(meta)
+    return str(owner.get("name") or "") if _is_a(owner, "apps", "DaemonSet") else ""
 
 
 def controlling_job_uid(meta: Mapping[str, Any]) -> str:
     """Return the UID of the Job of this project that controls the object, "" if none does."""
-    for owner in meta.get("ownerReferences") or ():
-        if owner.get("controller"):
-            group = str(owner.get("apiVersion") or "").partition("/")[0]
-            is_job = group == names.GROUP and owner.get("kind") == names.JOB_KIND
-            return str(owner.get("uid") or "") if is_job else ""
-    return ""
+    owner = _controller(meta)
+    return str(owner.get("uid") or "") if _is_a(owner, names.GROUP, names.JOB_KIND) else ""
 
 
 def controlling_schedule(meta: Mapping[str, Any]) -> str:
@@ -54,14 +40,25 @@ def controlling_schedule(meta: Mapping[str, Any]) -> str:
 
     A run of it has that name, a dash and the minute of its start.
     """
+    owner = _controller(meta)
+    name, _, minute = str(meta.get("name") or "").rpartition("-")
+    is_run = minute.isdigit() and name == owner.get("name")
+    return name if is_run and _is_a(owner, names.GROUP, names.SCHEDULED_KIND) else ""
+
+
+def _controller(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the reference to the controlling owner, empty when none controls the object."""
     for owner in meta.get("ownerReferences") or ():
         if owner.get("controller"):
-            group = str(owner.get("apiVersion") or "").partition("/")[0]
-            is_schedule = group == names.GROUP and owner.get("kind") == names.SCHEDULED_KIND
-            name, _, minute = str(meta.get("name") or "").rpartition("-")
-            is_run = minute.isdigit() and name == owner.get("name")
-            return name if is_schedule and is_run else ""
-    return ""
+            found: Mapping[str, Any] = owner
+            return found
+    return {}
+
+
+def _is_a(owner: Mapping[str, Any], group: str, kind: str) -> bool:
+    """Return whether a reference is to an object of that API group and kind."""
+    found = str(owner.get("apiVersion") or "").partition("/")[0]
+    return (found, owner.get("kind")) == (group, kind)
 
 
 def owner_reference(kind: str, name: str, uid: str) -> dict[str, Any]:
