@@ -21,10 +21,7 @@ from job_controller.core.state.first_seen import (
 from job_controller.core.state.ledger_room import has_ledger_room
 from job_controller.core.state.left_nodes import find_ending
 from job_controller.core.state.node_changes import nodes_without_results
-from job_controller.core.state.node_pods import (
-    current_pods,
-    pods_without_node,
-)
+from job_controller.core.state.node_pods import current_pods, pods_without_node
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # Two clocks that differ by less run at slightly different rates; by more, one of them was set.

@@ -175,7 +175,9 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     records.update(_completed_without_pod(snapshot, counts, records))
     records.update(mark_left(snapshot, records, counts.completed_unselected))
     recorded = reports_api.merge_records(snapshot.reports)
-    ledger, opened = merge_evidence(snapshot), find_opened(snapshot)
+    ledger = merge_evidence(snapshot)
+    # Only with a rollout do records have steps.
+    opened = find_opened(snapshot) if snapshot.job.spec.rollout is not None else set()
     for name, record in list(records.items()):
         if name in counts.nodes or name in counts.absent or not counts.is_exact:
             continue

@@ -9,10 +9,10 @@ from datetime import datetime
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
+from job_controller.core.rollout.kept_nodes import has_taken_turn
 from job_controller.core.rollout.rollout_state import RolloutState, keeps_turn
-from job_controller.core.state.absence import has_begun
 from job_controller.core.state.set_aside_nodes import is_set_aside, stays_set_aside
-from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 _ENDED = frozenset({NodeState.COMPLETED, NodeState.FAILED})
 
@@ -21,7 +21,7 @@ def with_turns(
     snapshot: Snapshot, records: Mapping[str, NodeRecord], rollout: RolloutState, now: datetime
 ) -> dict[str, NodeRecord]:
     """Return the new records with the turns that nodes keep and get, and with who is set aside."""
-    before = merge_records(snapshot)
+    before, ledger = merge_records(snapshot), merge_evidence(snapshot)
     found: dict[str, NodeRecord] = {}
     for name, new in records.items():
         record, known = new, before.get(name)
@@ -34,22 +34,15 @@ def with_turns(
             turn_at, step = known.turn_at, known.step
         elif name in rollout.turns:
             turn_at, step = whole_seconds(now), rollout.turns[name]
-        elif known is not None and _stays_in_step(known, record):
-            step = known.step
+        elif known is not None and known.revision == record.revision:
+            # The step has had the node of that name, whatever became of it since. If it gets its
+            # next turn, no other node takes its place.
+            is_same = known.uid == record.uid
+            step = known.step if is_same or has_taken_turn(known, ledger.get(name)) else 0
         if (record.turn_at, record.step, record.set_aside_at) != (turn_at, step, aside):
             record = replace(record, turn_at=turn_at, step=step, set_aside_at=aside)
         found[name] = record
     return found
-
-
-def _stays_in_step(known: NodeRecord, record: NodeRecord) -> bool:
-    """Return whether the step has had the node of that name, whatever became of it since.
-
-    If it gets its next turn, no other node takes its place. A node that is registered again has no
-    part in a turn that the one before it had not taken yet.
-    """
-    has_taken = known.turn_at is None or has_begun(known) or known.state in _ENDED
-    return known.revision == record.revision and (known.uid == record.uid or has_taken)
 
 
 def _set_aside_at(

@@ -54,9 +54,8 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
     present = {
         name
         for name in of_steps.keys() & (counts.nodes.keys() | counts.absent.keys())
-        # A turn that the node before of that name had not taken is no turn of this one.
         if name in begun
-        or of_steps[name].turn_at is None
+        or has_taken_turn(of_steps[name], ledger.get(name))
         or (name in snapshot.nodes and snapshot.nodes[name].uid == of_steps[name].uid)
     }
     # Those without a pod are about to get one.
@@ -73,6 +72,14 @@ def find_opened(snapshot: Snapshot) -> set[str]:
         for pod in (*snapshot.pods, *snapshot.left_pods)
         if not pod.is_gated and (pod.is_scheduled or pod.node_name in snapshot.nodes)
     }
+
+
+def has_taken_turn(record: NodeRecord, evidence: Evidence | None) -> bool:
+    """Return whether the node with that record, which has a step, took the turn in it.
+
+    A node that is registered again has no part in a turn that the one before had not taken yet.
+    """
+    return record.turn_at is None or _has_begun(record, evidence)
 
 
 def _has_begun(record: NodeRecord, evidence: Evidence | None) -> bool:

@@ -74,11 +74,11 @@ def _placed(snapshot: Snapshot, names: Iterable[str]) -> Iterator[tuple[str, boo
 
     Of as many as can be checked within a fair share of time.
     """
-    daemon_set = snapshot.owned_daemon_set
-    if daemon_set is None:
+    daemon_set, wanted = snapshot.owned_daemon_set, sorted(names)
+    if daemon_set is None or not wanted:
         return
     affinity = NodeAffinity(daemon_set.pod_spec)
-    for name in islice(sorted(names), affordable_nodes(affinity)):
+    for name in islice(wanted, affordable_nodes(affinity)):
         node = snapshot.nodes[name]
         is_match = affinity.matches(name, node.labels)
         yield name, is_match, list(untolerated(node.taints, daemon_set.pod_spec))

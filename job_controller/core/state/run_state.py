@@ -318,8 +318,7 @@ def _by_abort(snapshot: Snapshot, counts: NodeCounts) -> RunState | None:
         return _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
     if not job.requests.abort:
         return None
-    has_succeeded = job.is_true(ConditionType.COMPLETE) or _by_report(snapshot) is not None
-    if has_succeeded and not job.spec.is_continuous:
+    if is_recorded(snapshot) and not job.spec.is_continuous:
         return None
     done = len(counts.names(NodeState.COMPLETED))
     why = single_line(job.requests.abort, _ABORT_LIMIT)
