@@ -15,7 +15,7 @@ from tests.simulation.oracle.deadlines import Deadlines
 from tests.simulation.oracle.demands import FOREVER, Demands, Due
 from tests.simulation.oracle.evictions import Evictions
 from tests.simulation.oracle.evidence import Evidence
-from tests.simulation.oracle.facts import is_continuous, is_true
+from tests.simulation.oracle.facts import find_job, is_continuous, is_true
 from tests.simulation.oracle.failures import Failures
 from tests.simulation.oracle.holds import Holds
 from tests.simulation.oracle.images_first import ImagesFirst
@@ -241,7 +241,7 @@ class Oracle:
 
     def job(self, uid: str) -> Raw | None:
         """Return the raw Job with that UID, None if it is gone."""
-        return next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+        return find_job(self._world.server, uid)
 
     def has_failed(self, job: Raw, node: str, node_uid: str, until: float = FOREVER) -> bool:
         """Return whether the node is recorded as failed (rightly: judged when written).

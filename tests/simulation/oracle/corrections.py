@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from daemonset_job.api.names import CONTAINER_NAME
 from tests.simulation.corrections import image_of
-from tests.simulation.oracle.facts import is_continuous
+from tests.simulation.oracle.facts import find_job, is_continuous
 from tests.simulation.oracle.invariant import Invariant
-from tests.simulation.server import JOBS, Raw
+from tests.simulation.server import Raw
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -60,7 +60,7 @@ class Corrections:
     def judge_gate(self, pod: Raw) -> None:
         """Judge the image of a pod whose gate the controller has removed."""
         uid = self._oracle.job_of.get(pod["metadata"]["uid"], "")
-        job = next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+        job = find_job(self._world.server, uid)
         if job is None or is_continuous(job):
             return
         own, asked = image_of(pod, CONTAINER_NAME), job["spec"].get("image", "")

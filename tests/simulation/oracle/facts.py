@@ -1,6 +1,6 @@
 """Small questions about raw objects that several invariants ask."""
 
-from tests.simulation.server import PODS, Raw, Server, controller_of, node_of
+from tests.simulation.server import JOBS, PODS, Raw, Server, controller_of, node_of
 
 
 def is_true(job: Raw, type_: str, reason: str = "") -> bool:
@@ -10,6 +10,11 @@ def is_true(job: Raw, type_: str, reason: str = "") -> bool:
         c["type"] == type_ and c["status"] == "True" and reason in {"", c["reason"]}
         for c in conditions
     )
+
+
+def find_job(server: Server, uid: str) -> Raw | None:
+    """Return the raw Job with that UID, None if it is deleted."""
+    return next((job for job in server.all(JOBS) if job["metadata"]["uid"] == uid), None)
 
 
 def owned_by(server: Server, daemon_set: Raw) -> dict[str, Raw]:

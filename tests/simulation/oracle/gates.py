@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from tests.fakekube import daemon_sets
 from tests.simulation.oracle import due_again
+from tests.simulation.oracle.facts import find_job
 from tests.simulation.oracle.invariant import Invariant
-from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, Raw, Write, controller_of
+from tests.simulation.server import DAEMON_SETS, NODES, PODS, Raw, Write, controller_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -143,7 +144,7 @@ class Gates:
             return
         for daemon_set in world.server.all(DAEMON_SETS):
             job_uid = controller_of(daemon_set)
-            job = next((j for j in world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), None)
+            job = find_job(world.server, job_uid)
             if daemon_set["metadata"]["uid"] != uid or job is None:
                 continue
             if not self._is_exact(daemon_set):

@@ -129,12 +129,7 @@ class Holds:
 
         A Job of policy Continuous has, if it is changed or a node joins.
         """
-        namespace = job["metadata"]["namespace"]
-        living = {
-            each["metadata"]["name"]: each
-            for each in self.world.server.all(JOBS)
-            if each["metadata"]["namespace"] == namespace
-        }
+        living = self._living(job["metadata"]["namespace"])
         lacking = self.lacking_predecessors(job)
         return [
             name
@@ -142,10 +137,17 @@ class Holds:
             if name in lacking or (name in living and not is_true(living[name], "Complete"))
         ]
 
+    def _living(self, namespace: str) -> dict[str, Raw]:
+        """Return the raw Jobs of a namespace by their names."""
+        return {
+            job["metadata"]["name"]: job
+            for job in self.world.server.all(JOBS)
+            if job["metadata"]["namespace"] == namespace
+        }
+
     def _is_reported(self, namespace: str, name: str) -> bool:
         """Return whether the newest report of a Job that is gone says that its run succeeded."""
-        keys = [each["metadata"] for each in self.world.server.all(JOBS)]
-        if any((meta["namespace"], meta["name"]) == (namespace, name) for meta in keys):
+        if name in self._living(namespace):
             return False
         reports = [
             report

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tests.simulation.oracle.facts import find_job
 from tests.simulation.oracle.invariant import Invariant
-from tests.simulation.server import JOBS, Raw, controller_of
+from tests.simulation.server import Raw, controller_of
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -63,7 +64,7 @@ class ImagesFirst:
     def task_starts(self, run: PodRun) -> None:
         """Judge the first start of a task of a Job."""
         uid = self._oracle.job_of.get(run.pod_uid, "")
-        job = next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+        job = find_job(self._world.server, uid)
         plan = self._oracle.plans.get(uid)
         if job is None or plan is None or run.is_forged or uid in self._begun:
             return

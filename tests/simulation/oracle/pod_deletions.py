@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.oracle.facts import rollout_of
+from tests.simulation.oracle.facts import find_job, rollout_of
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states
 from tests.simulation.pod_status import task_status
-from tests.simulation.server import JOBS, NODES, Raw
+from tests.simulation.server import NODES, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -82,7 +82,7 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
 
 def _holds_rollback(world: World, pod: Raw, job_uid: str) -> bool:
     """Return whether a run is rolled back, and the pod does no work that has to be finished."""
-    job = next((j for j in world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), None)
+    job = find_job(world.server, job_uid)
     if job is None or not world.oracle.rollbacks.is_asked(job):
         return False
     entry = world.oracle.evidence.entered.get((job_uid, pod["spec"]["meant_for"]))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from daemonset_job.api.container import STATUS_UNKNOWN
 from daemonset_job.api.names import ANNOTATION_ROLLBACK
-from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.facts import find_job, is_true
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.pod_status import task_status
-from tests.simulation.server import JOBS, NODES, Raw, controller_of
+from tests.simulation.server import NODES, Raw, controller_of
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -148,7 +148,7 @@ class Rollbacks:
 
     def _parent(self, uid: str) -> str:
         """Return the UID of the Job that a rollback's Job is of, "" for another Job."""
-        job = next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+        job = find_job(self._world.server, uid)
         is_rollback = job is not None and "-rollback" in job["metadata"]["name"]
         return controller_of(job) if job is not None and is_rollback else ""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.facts import find_job, is_true
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states
 from tests.simulation.server import JOBS, NODES, Raw
@@ -254,7 +254,7 @@ class StartProblems:
             at = max(due, now) + RECORDING_SECONDS
             world.loop.call_at(at, self._check, key, kind, what, since)
             return
-        job = next((j for j in world.server.all(JOBS) if j["metadata"]["uid"] == key[0]), None)
+        job = find_job(world.server, key[0])
         ends = ("Complete", "Failed", "Suspended")
         if job is None or job["spec"].get("suspend") or any(is_true(job, end) for end in ends):
             return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.facts import find_job, is_true
 from tests.simulation.oracle.invariant import Invariant
-from tests.simulation.server import JOBS, Raw
+from tests.simulation.server import Raw
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -70,7 +70,7 @@ class Starts:
         if pod["spec"].get("schedulingGates"):
             return
         job_uid = self._oracle.job_of[pod["metadata"]["uid"]]
-        job = next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == job_uid), {})
+        job = find_job(self._world.server, job_uid) or {}
         # A run that a user has just resumed says so until the controller has written it.
         asked = job.get("spec", {}).get("suspend") and is_true(job, "Suspended")
         if asked or is_true(job, "Suspended", "MaxFailedNodesExceeded"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tests.simulation.oracle.facts import rollout_of
+from tests.simulation.oracle.facts import find_job, rollout_of
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.set_aside import is_reachable
 from tests.simulation.oracle.shards import node_states
@@ -229,7 +229,7 @@ class Turns:
         return _zone(raw) if raw is not None else ""
 
     def _job(self, uid: str) -> Raw | None:
-        return next((j for j in self._world.server.all(JOBS) if j["metadata"]["uid"] == uid), None)
+        return find_job(self._world.server, uid)
 
 
 def _zone(node: Raw) -> str:
