@@ -265,6 +265,15 @@ def test_without_a_request_no_node_is_named() -> None:
 # --- together with other requests --------------------------------------------------------------
 
 
+def assert_completes_in_its_next_pod(cluster: SampleCluster) -> None:
+    """Let b start once more and complete; so does the Job."""
+    cluster.pods[1] = gated_pod("b", revision=cluster.job.revision)
+    assert released(run(cluster)) == ["b"]
+    complete(cluster, "b", 2)
+    assert deleted(run(cluster)) == []
+    assert conditions(cluster)["Complete"][0] == "True"
+
+
 def test_a_request_is_a_retry_of_a_failed_node() -> None:
     cluster = completed("a", "b")
     revision = cluster.job.revision
@@ -277,11 +286,7 @@ def test_a_request_is_a_retry_of_a_failed_node() -> None:
     cluster.job = replace(cluster.job, annotations=annotations)
     run(cluster)
     assert deleted(run(cluster)) == ["b"]
-    cluster.pods[1] = gated_pod("b", revision=revision)
-    assert released(run(cluster)) == ["b"]
-    complete(cluster, "b", 2)
-    assert deleted(run(cluster)) == []
-    assert conditions(cluster)["Complete"][0] == "True"
+    assert_completes_in_its_next_pod(cluster)
     assert len(recorded(cluster, "b")["failures"]) == 1
 
 
@@ -298,11 +303,7 @@ def test_a_node_that_has_not_completed_runs_again_for_a_request_alone(is_failed:
     request(cluster, "b@1")
     assert deleted(run(cluster)) == []
     assert deleted(run(cluster)) == ["b"]
-    cluster.pods[1] = gated_pod("b", revision=revision)
-    assert released(run(cluster)) == ["b"]
-    complete(cluster, "b", 2)
-    assert deleted(run(cluster)) == []
-    assert conditions(cluster)["Complete"][0] == "True"
+    assert_completes_in_its_next_pod(cluster)
 
 
 def test_a_node_that_ran_again_is_changed_again() -> None:
