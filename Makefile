@@ -13,6 +13,8 @@ E2E_WORKERS ?= 4
 
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell command -v $(p))))
 export CONTEXT PYTHON
+# Tests start many Python processes, and each of them would compile the project again.
+unexport PYTHONDONTWRITEBYTECODE
 DEVCLUSTER := $(PYTHON) -m hack.devcluster
 VENV := .venv/.stamp
 PYTEST := .venv/bin/python -m pytest $(PYTEST_ARGS)

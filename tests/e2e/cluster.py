@@ -13,6 +13,7 @@ from hack.devcluster import load
 from hack.devcluster.cluster import containers
 from hack.devcluster.settings import find_paths
 from tests.e2e.api_reader import ApiReader
+from tests.e2e.node_shells import NodeShells
 
 TASK_IMAGE = "darkowlzz/daemonset-job-task:v0.1.0"
 SYSTEM = "daemonset-job-system"
@@ -28,6 +29,7 @@ class RealCluster:
         self.root = root
         self._reader = ApiReader(kubeconfig)
         self._containers: list[str] = []
+        self._shells = NodeShells()
         self.nodes: list[str] = sorted(
             node["metadata"]["name"]
             for node in self.get("nodes")["items"]
@@ -194,16 +196,13 @@ class RealCluster:
         if not self._containers:  # this names the docker to use, too
             self._containers = containers(load.kind_name(find_paths()))
         assert node in self._containers, f"no node {node}"
-        done = subprocess.run(
-            ["docker", "exec", "-i", node, "sh", "-c", script],
-            stdin=subprocess.DEVNULL,
-            text=True,
-            capture_output=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0, f"on {node}: {script}: {done.stderr}{done.stdout}"
-        return done.stdout
+        code, output = self._shells.run(node, script, seconds=120)
+        assert code == 0, f"on {node}: {script}: {output}"
+        return output
+
+    def close(self) -> None:
+        """End the shells on the nodes."""
+        self._shells.close()
 
     def on_all_nodes(self, script: str) -> dict[str, str]:
         """Run a shell script on every node; return each one's output."""

@@ -24,8 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> RealCluster:
-    """Return the cluster of $KUBECONFIG (default: the one that `make cluster` made)."""
+def cluster() -> Iterator[RealCluster]:
+    """The cluster of $KUBECONFIG (default: the one that `make cluster` made)."""
     kubeconfig = os.environ.get("KUBECONFIG") or str(ROOT / ".devcluster" / "kubeconfig")
     if not Path(kubeconfig).exists():
         pytest.fail("no cluster: run `make cluster deploy` first, or `make test-e2e`")
@@ -38,7 +38,8 @@ def cluster() -> RealCluster:
         "deployment/daemonset-job-controller",
         "--timeout=120s",
     )
-    return found
+    yield found
+    found.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -24,6 +24,7 @@ from tests.e2e.jobs import (
     wait_unfinished,
     working,
 )
+from tests.e2e.variants import first_of
 
 # --- spec.nodes is widened -----------------------------------------------------------------
 
@@ -44,7 +45,7 @@ WIDENED = {
 }
 
 
-@pytest.mark.parametrize("change", WIDENED)
+@pytest.mark.parametrize("change", first_of(WIDENED))
 def test_excluded_nodes_run_the_task_once_the_restriction_is_removed(
     cluster, namespace, folder, change
 ):
@@ -282,7 +283,7 @@ def delete(cluster, namespace, pod):
     cluster.kubectl("delete", "pod", pod, "-n", namespace, "--wait=false")
 
 
-@pytest.mark.parametrize("stop", [delete, RealCluster.evict])
+@pytest.mark.parametrize("stop", first_of([delete, RealCluster.evict]))
 def test_a_task_that_ends_well_because_it_was_stopped_proves_nothing(
     cluster, namespace, folder, stop
 ):

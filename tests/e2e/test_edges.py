@@ -26,6 +26,7 @@ from tests.e2e.jobs import (
     wait_condition,
     working,
 )
+from tests.e2e.variants import first_of
 
 DEADLINE_SECONDS = 20
 INT64_MAX = 2**63 - 1
@@ -45,7 +46,7 @@ def retry(cluster, namespace, name, token):
 # --- one start, really -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["Log", "Exit"])
+@pytest.mark.parametrize("mode", first_of(["Log", "Exit"]))
 def test_a_failing_task_without_run_once_refuses_a_second_start(cluster, namespace, folder, mode):
     """The line of docs/how-to/unmodified-image.md; the kubelet restarts a container at once."""
     mark = 'mkdir "$DAEMONSET_JOB_STATE/started" || { sleep 60; exit 1; }'
@@ -81,7 +82,7 @@ def test_run_failed_by_deadline_is_retried_with_a_new_deadline(cluster, namespac
     assert set(cluster.runs(folder, "finished").values()) == {1}
 
 
-@pytest.mark.parametrize("action", ["FailFast", "Pause"])
+@pytest.mark.parametrize("action", first_of(["FailFast", "Pause"]))
 def test_failed_nodes_are_tried_again_after_the_deadline_of_the_run(
     cluster, namespace, folder, action
 ):
@@ -414,7 +415,7 @@ def test_a_retry_annotation_may_be_long(cluster, namespace, folder):
 # --- long logs -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [150, 3000])
+@pytest.mark.parametrize("count", first_of([3000, 150]))
 def test_results_printed_long_before_the_token_are_kept(cluster, namespace, count):
     script = f"echo dsjob:result answer=$NODE_NAME; seq {count}; echo done; " + WAIT
     cluster.apply(make_job("noisy", namespace, results=[{"name": "answer"}], **shell(script)))

@@ -4,6 +4,7 @@ import pytest
 
 from tests.e2e.cluster import TASK_IMAGE, eventually, make_job
 from tests.e2e.jobs import assert_succeeded, labelled, state, wait_condition
+from tests.e2e.variants import first_of
 
 
 def script_job(name, namespace, **spec):
@@ -26,7 +27,7 @@ def key_of(kind, namespace, text):
 RECORD = 'echo "$1 $$" >> /basetarget/runs; echo $$ >> /basetarget/finished\n'
 
 
-@pytest.mark.parametrize("mode", ["Log", "Exit"])
+@pytest.mark.parametrize("mode", first_of(["Log", "Exit"]))
 def test_a_script_in_the_job_is_all_that_a_job_needs(cluster, namespace, folder, mode):
     script = f"#!/bin/sh\nset -eu\necho dsjob:result kernel=$(uname -r)\n{RECORD}"
     cluster.apply(
@@ -87,7 +88,8 @@ print(f"dsjob:result said={sys.argv[1]}")
 
 
 @pytest.mark.parametrize(
-    ("kind", "reference"), [("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")]
+    ("kind", "reference"),
+    first_of([("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")]),
 )
 def test_a_script_of_an_object_that_is_not_there_yet_is_waited_for(
     cluster, namespace, folder, kind, reference
@@ -149,7 +151,7 @@ def test_a_script_whose_object_is_deleted_is_waited_for_on_a_node_that_joins(
         assert cluster.runs(folder) == {node: int(node in (first, later)) for node in cluster.nodes}
 
 
-@pytest.mark.parametrize("mode", ["Log", "Exit"])
+@pytest.mark.parametrize("mode", first_of(["Log", "Exit"]))
 def test_on_the_host_the_programs_and_files_are_those_of_the_node(cluster, namespace, folder, mode):
     """It writes what it sees: namespaces, name of the host, its own user, the empty input.
 

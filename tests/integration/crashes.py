@@ -2,6 +2,9 @@
 
 The write is done, its answer is never seen, and nothing of what the process knew is left. A new one
 with empty caches goes on.
+
+`make test` plays a death after the first of each pair of a write and the one that follows it;
+`make test-integration-long` plays one after every write.
 """
 
 import asyncio
@@ -9,6 +12,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.request import Request
@@ -19,6 +24,13 @@ from tests.integration.simulated_nodes import TaskRun
 
 # Runs side by side: most of a run is waiting.
 AT_ONCE = 5
+
+# The argument `deaths` of a test: which of the writes are followed by one.
+SOME, EVERY = "some writes", "every write"
+DEATHS = pytest.mark.parametrize(
+    "deaths",
+    [SOME, pytest.param(EVERY, marks=pytest.mark.on_demand)],
+)
 
 
 class Mortal(KubeClient):
@@ -146,8 +158,22 @@ def _plain(value: Any, own: tuple[str, ...]) -> Any:
     return value
 
 
+def choose_writes(written: Sequence[str], deaths: str) -> list[int]:
+    """Return the writes after which a program is to die, counted from 1.
+
+    Of `SOME`, the first of each two neighbours: what is left undone after others is of the same
+    kind.
+    """
+    if deaths == EVERY:
+        # How writes fall together differs from run to run by a few.
+        return list(range(1, len(written) + 3))
+    following = [*written[1:], ""]
+    pairs = list(zip(written, following, strict=True))
+    return [pairs.index(pair) + 1 for pair in dict.fromkeys(pairs)]
+
+
 async def play_all(
-    env: KubeEnv, namespace: str, victim: str, new_run: Callable[[], Play]
+    env: KubeEnv, namespace: str, victim: str, new_run: Callable[[], Play], deaths: str
 ) -> tuple[Played, dict[int, Played]]:
     """Return the run that nothing disturbs, and those in which a program dies, by the write."""
     room = asyncio.Semaphore(AT_ONCE)
@@ -159,18 +185,23 @@ async def play_all(
             return await play(env, where, victim, number, new_run())
 
     undisturbed = await one(None)
-    # How writes fall together differs from run to run by a few.
     assert len(undisturbed.written) > 2, "the client does not notice its writes"
-    numbers = range(1, len(undisturbed.written) + 3)
+    numbers = choose_writes(undisturbed.written, deaths)
     async with asyncio.TaskGroup() as group:
         runs = {number: group.create_task(one(number)) for number in numbers}
     return undisturbed, {number: run.result() for number, run in runs.items()}
 
 
+def assert_most_died(undisturbed: Played, played: dict[int, Played]) -> None:
+    """Assert that few runs wrote less than the one that nothing disturbed."""
+    expected = sum(number <= len(undisturbed.written) for number in played)
+    died = [number for number, run in played.items() if run.died]
+    assert len(died) >= expected - 3, (died, undisturbed.written)
+
+
 def assert_same(victim: str, undisturbed: Played, played: dict[int, Played]) -> None:
     """Assert that each run ended as the one that nothing disturbed, and that most had a death."""
-    deaths = [number for number, run in played.items() if run.died]
-    assert len(deaths) >= len(undisturbed.written) - 3, (deaths, undisturbed.written)
+    assert_most_died(undisturbed, played)
     outcome = undisturbed.outcome
     for number, run in played.items():
         about = f"{victim} died after write {number}, {run.written}"

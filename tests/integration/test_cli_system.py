@@ -112,9 +112,15 @@ LONG = pytest.mark.on_demand
 # --- the manifests ------------------------------------------------------------------------
 
 
+# Pairs too, with `make test-integration-long`.
 @pytest.mark.parametrize(
     "chosen",
-    [combo for n in range(3) for combo in itertools.combinations(COMPONENTS, n)] + [COMPONENTS],
+    [
+        (),
+        *((name,) for name in COMPONENTS),
+        COMPONENTS,
+        *(pytest.param(pair, marks=LONG) for pair in itertools.combinations(COMPONENTS, 2)),
+    ],
     ids=",".join,
 )
 def test_the_manifests_are_those_of_kustomize(server, tmp_path, chosen):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, PODS
-from tests.integration.crashes import Play, assert_same, play_all
+from tests.integration.crashes import DEATHS, Play, assert_same, play_all
 from tests.integration.harness import Harness
 from tests.integration.simulated_nodes import OWNER_LABEL, TaskRun, is_gated
 
@@ -75,9 +75,10 @@ async def _script(found: Harness, *, go: asyncio.Event) -> None:
     await found.wait_until(no_pods, "pods gone")
 
 
+@DEATHS
 @pytest.mark.parametrize("victim", ["controller", "terminator"])
-async def test_killed_after_any_write_it_ends_the_same(kube_env, namespace, victim):
-    undisturbed, played = await play_all(kube_env, namespace, victim, new_run)
+async def test_killed_after_any_write_it_ends_the_same(kube_env, namespace, victim, deaths):
+    undisturbed, played = await play_all(kube_env, namespace, victim, new_run, deaths)
     outcome = undisturbed.outcome
     assert outcome.executions == {"a": 2, "b": 1, "c": 1}
     assert outcome.left == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, PODS
-from tests.integration.crashes import Play, assert_same, play_all
+from tests.integration.crashes import DEATHS, Play, assert_same, play_all
 from tests.integration.harness import Harness, condition
 from tests.integration.simulated_nodes import OWNER_LABEL, Raw, TaskRun
 
@@ -71,9 +71,12 @@ def _condition(job: Raw, type_: str) -> Raw:
     return condition(job.get("status") or {}, type_)
 
 
+@DEATHS
 @pytest.mark.parametrize("victim", ["controller", "terminator"])
-async def test_killed_after_any_write_a_run_is_rolled_back_once(kube_env, namespace, victim):
-    undisturbed, played = await play_all(kube_env, namespace, victim, new_run)
+async def test_killed_after_any_write_a_run_is_rolled_back_once(
+    kube_env, namespace, victim, deaths
+):
+    undisturbed, played = await play_all(kube_env, namespace, victim, new_run, deaths)
     phases = {
         raw["spec"]["job"]["name"]: raw["status"]["phase"] for raw in undisturbed.outcome.reports
     }

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, PODS
-from tests.integration.crashes import Play, assert_same, play_all
+from tests.integration.crashes import DEATHS, Play, assert_same, play_all
 from tests.integration.harness import Harness
 from tests.integration.simulated_nodes import OWNER_LABEL, TaskRun
 
@@ -51,8 +51,11 @@ async def _script(found: Harness, *, began: list[str], may_end: dict[str, asynci
     assert began == list(NODES), "in the order of their names, each once"
 
 
-async def test_killed_after_any_write_a_rollout_keeps_its_limit_and_its_order(kube_env, namespace):
-    undisturbed, played = await play_all(kube_env, namespace, "controller", new_run)
+@DEATHS
+async def test_killed_after_any_write_a_rollout_keeps_its_limit_and_its_order(
+    kube_env, namespace, deaths
+):
+    undisturbed, played = await play_all(kube_env, namespace, "controller", new_run, deaths)
     (report,) = undisturbed.outcome.reports
     assert report["status"]["phase"] == "Succeeded"
     records = report["status"]["nodeStates"]

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, PODS
-from tests.integration.crashes import Play, assert_same, play_all
+from tests.integration.crashes import DEATHS, Play, assert_same, play_all
 from tests.integration.harness import Harness
 from tests.integration.simulated_nodes import OWNER_LABEL, TaskRun
 from tests.integration.task_runs import EXIT, SUCCEEDS
@@ -46,8 +46,9 @@ async def _script(found: Harness, *, began: list[str]) -> None:
     assert began[2:] == ["a2", "a3", "b2"], "the task on a, its check, and the task on b"
 
 
-async def test_killed_after_any_write_a_rollout_pulls_and_checks_once(kube_env, namespace):
-    undisturbed, played = await play_all(kube_env, namespace, "controller", new_run)
+@DEATHS
+async def test_killed_after_any_write_a_rollout_pulls_and_checks_once(kube_env, namespace, deaths):
+    undisturbed, played = await play_all(kube_env, namespace, "controller", new_run, deaths)
     phases = {
         raw["spec"]["job"]["name"]: raw["status"]["phase"] for raw in undisturbed.outcome.reports
     }

@@ -13,7 +13,7 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.kube.client.resource import JOBS, NAMESPACES
-from tests.integration.crashes import AT_ONCE, Mortal
+from tests.integration.crashes import AT_ONCE, DEATHS, Mortal, choose_writes
 from tests.integration.harness import Harness, Process, condition, open_harness
 from tests.integration.kube_env import KubeEnv
 from tests.integration.simulated_nodes import OWNER_LABEL
@@ -88,8 +88,9 @@ async def _wait_complete(found: Harness, **executions: int) -> None:
     await found.wait_until(look, f"complete after {executions}")
 
 
+@DEATHS
 @pytest.mark.parametrize("victim", ["controller", "terminator"])
-async def test_each_node_runs_as_often_as_was_requested(kube_env, namespace, victim):
+async def test_each_node_runs_as_often_as_was_requested(kube_env, namespace, victim, deaths):
     room = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int | None) -> Played:
@@ -101,6 +102,5 @@ async def test_each_node_runs_as_often_as_was_requested(kube_env, namespace, vic
     whole = await one(None)
     assert whole.executions == EXPECTED
     assert whole.states == dict.fromkeys(NODES, "Completed")
-    # How writes fall together differs from run to run by a few.
-    for played in await asyncio.gather(*map(one, range(1, len(whole.written) + 3))):
+    for played in await asyncio.gather(*map(one, choose_writes(whole.written, deaths))):
         assert (played.executions, played.states) == (EXPECTED, whole.states), played.written

@@ -1,4 +1,4 @@
-"""Two thousand schedules of the simulation, and proof that it notices when something is wrong."""
+"""Many schedules of the simulation, and proof that it notices when something is wrong."""
 
 import os
 import subprocess
@@ -19,9 +19,9 @@ from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.shrink import shrink
 
-SCHEDULES = 2000
+SCHEDULES = 800
 # Those in which something holds nodes of a rollout up: see `holds`.
-HELD = range(holds.FIRST_SEED, holds.FIRST_SEED + 400)
+HELD = range(holds.FIRST_SEED, holds.FIRST_SEED + 160)
 # Those with limits of zones.
 ZONED = range(zones.FIRST_SEED, zones.FIRST_SEED + 100)
 # Those with a Job that a user suspends, corrects and resumes.
@@ -122,7 +122,7 @@ FOUND_LATER = (
     *(1000020163, 1000020486, 1000021142, 1000030180),
 )
 # Each of the features is in at least this number of these.
-FEATURED = 200
+FEATURED = 80
 # The mutants that no invariant names; `test_oracle` shows that the others are caught.
 OTHER_MUTANTS = MUTANTS.keys() - {each.mutant for each in INVARIANTS.values()}
 # Each mutant is caught within this number of schedules; these need a rare one, and begin near it.
@@ -221,7 +221,7 @@ def test_each_hold_is_in_many_of_the_schedules_with_holds():
         counts["window"] += any("window" in rollout for rollout in rollouts)
         counts["exclusive"] += any("exclusive" in rollout for rollout in rollouts)
     assert len(counts) == len(holds.NAMES)
-    assert min(counts.values()) >= 40, counts
+    assert min(counts.values()) >= 16, counts
 
 
 @pytest.mark.parametrize("seed", FOUND)
