@@ -8,8 +8,8 @@ CONTEXT ?=
 ARCHIVE ?=
 KEEP ?= 0
 PYTEST_ARGS ?=
-WORKERS ?= 2
-E2E_WORKERS ?= 4
+WORKERS ?= 3
+E2E_WORKERS ?= 8
 
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell command -v $(p))))
 export CONTEXT PYTHON
@@ -82,7 +82,10 @@ test-browser: $(VENV) ## the page of kubectl dsjob report --html in headless Chr
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
 	  { echo 'missing: Chromium (on Debian: apt-get install chromium fonts-dejavu-core)'; exit 2; }
 	$(PYTEST) tests/browser
-test: check test-unit test-contract test-integration test-e2e ## check and all rings of tests
+test: check ## check and all rings of tests
+	+@tests/run '$(MAKE)'
+.PHONY: test-long
+test-long: test-simulation-long test-integration-long test-e2e-long ## what `make test` leaves out: about an hour
 
 .PHONY: lock
 lock: ## images/requirements.txt: what the images install, by hash, from constraints.txt

@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.cluster import WAIT, consistently, counting, eventually, make_job
 from tests.e2e.jobs import GO, RETRY, on, reasons, shell, state, wait_condition
+from tests.e2e.variants import first_of
 
 COUNTED = "echo $$ >> /basetarget/runs"
 
@@ -147,7 +148,7 @@ def test_a_failure_token_fails_its_node_at_once(cluster, namespace):
     assert cluster.report(namespace, "token")["evidence"][bad]["failedAt"]
 
 
-@pytest.mark.parametrize("mode", ["Log", "Exit"])
+@pytest.mark.parametrize("mode", first_of(["Log", "Exit"]))
 def test_a_node_that_takes_too_long_fails_and_its_task_stops(cluster, namespace, mode):
     """What it waits for was its last line: that is on record before its pod goes."""
     bad, mark = cluster.nodes[0], f"86{len(mode)}11"

@@ -7,6 +7,7 @@ import yaml
 
 from tests.e2e.cluster import SYSTEM, eventually
 from tests.e2e.jobs import labelled, state, wait_condition
+from tests.e2e.variants import first_of
 
 pytestmark = pytest.mark.alone
 STARTS = "/var/lib/e2e-reboot-starts"
@@ -45,7 +46,8 @@ def settings_of(cluster, node):
 
 # As it is in the example; with the exit code; and as a Job that stays and leaves no pod.
 @pytest.mark.parametrize(
-    "completion", [{}, {"mode": "Exit"}, {"mode": "Exit", "policy": "Continuous", "release": True}]
+    "completion",
+    first_of([{}, {"mode": "Exit"}, {"mode": "Exit", "policy": "Continuous", "release": True}]),
 )
 def test_a_task_that_reboots_its_node_completes_it_once(cluster, namespace, node, completion):
     job = yaml.safe_load((cluster.root / "examples/19-node-reboot/job.yaml").read_text())

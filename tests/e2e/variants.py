@@ -9,8 +9,8 @@ import pytest
 def first_of(values: Iterable[Any]) -> list[Any]:
     """Return the values of a parameter, all but the first of them on demand.
 
-    It is for tests whose variants other rings show one by one: real nodes show that there is
-    nothing between a variant and its effect, which one of them does.
+    It is for tests whose variants other rings show one by one. On real nodes one of them shows
+    that nothing is lost on the way.
     """
     first, *others = values
     return [
