@@ -18,6 +18,7 @@ from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.runtime.expectations import VersionExpectations
+from job_controller import whole_runs
 from job_controller.actions.daemon_sets import DaemonSetActions
 from job_controller.actions.errors import RefusedError, is_refusal
 from job_controller.actions.job_status import JobStatusActions
@@ -113,7 +114,7 @@ class Reconciler:
                 return None
             job = self._caches.job(key)
             if job is not None and self._known_job(key) is None:
-                await self._caches.whole_reports.read_whole(job.uid)
+                await whole_runs.read_whole(self._caches, job)
                 if (job := self._known_job(key)) is None:
                     return SUMMARY_RETRY_SECONDS
             waits = [await self._drains.lift_stray_cordons(key, job)]
@@ -194,10 +195,9 @@ class Reconciler:
                 return min((seconds for seconds in waits if seconds is not None), default=None)
 
     def _known_job(self, key: JobKey) -> Job | None:
-        """Return the Job, None if its reports are summaries (no evidence), or it was deleted."""
+        """Return the Job, None if it was deleted, or reports that it needs are summaries."""
         known = self._caches.job(key)
-        is_whole = known is not None and self._caches.whole_reports.are_whole(known.uid)
-        return known if is_whole else None
+        return known if known is not None and whole_runs.are_whole(self._caches, known) else None
 
     def _gather(self, key: JobKey, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
         """Return the snapshot, with nodes that were just read from the API server."""
