@@ -34,7 +34,7 @@ from job_controller.core.rollout.kept_nodes import find_opened
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
-from job_controller.core.state.desired_count import find_selected
+from job_controller.core.state.desired_count import find_selections
 from job_controller.core.state.due_again import mark_left, stamp
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
@@ -186,7 +186,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
             # It has left since, and that it had completed is not on record yet.
             if record.state != NodeState.COMPLETED:
                 completed = complete_record(record, entry)
-                records[name] = stamp(snapshot.job, name, completed, record, is_selected=False)
+                records[name] = stamp(snapshot.job, name, completed, record, chosen_by="")
         elif record.state in {NodeState.ACTIVE, NodeState.UNREACHABLE} or (
             record.state == NodeState.WAITING
             and (
@@ -224,14 +224,14 @@ def _completed_without_pod(
         or record.uid != snapshot.nodes[name].uid
     ]
     ledger = merge_evidence(snapshot) if unrecorded else {}
-    selected = find_selected(snapshot, unrecorded)
+    chosen = find_selections(snapshot, unrecorded)
     found = {}
     for name in unrecorded:
         uid, record = snapshot.nodes[name].uid, records.get(name)
         known = record if record is not None and record.uid == uid else None
         completed = complete_record(known or NodeRecord(uid, NodeState.WAITING), ledger[name])
-        is_selected = name in selected
-        found[name] = stamp(snapshot.job, name, completed, known, is_selected=is_selected)
+        chosen_by = chosen.get(name, "")
+        found[name] = stamp(snapshot.job, name, completed, known, chosen_by=chosen_by)
     return found
 
 

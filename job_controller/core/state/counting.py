@@ -28,7 +28,7 @@ from job_controller.core.state.desired_count import (
     find_completed,
     find_completed_unselected,
     find_completed_without_pod,
-    find_selected,
+    find_selections,
     has_desired_placement,
     has_uncached_pods,
     has_undone_node_without_pod,
@@ -64,7 +64,7 @@ _ENDED: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED})
 class _Facts:
     """What the steps of a count start from: ledger, records and current pods by node name.
 
-    `selected`: those of these nodes that the newest selection chooses; for policy Continuous only.
+    `chosen`: the selection that chooses each of these nodes; for policy Continuous only.
     `held`: those whose pods are left alone until the report says that the node is due again.
     """
 
@@ -73,7 +73,7 @@ class _Facts:
     ledger: Mapping[str, Evidence]
     records: Mapping[str, NodeRecord]
     pods_by_node: Mapping[str, Pod]
-    selected: frozenset[str]
+    chosen: Mapping[str, str]
     held: frozenset[str]
 
 
@@ -172,9 +172,9 @@ def _gather(snapshot: Snapshot, now: datetime) -> _Facts:
         current_pods(snapshot),
     )
     known = pods_by_node.keys() | (snapshot.nodes.keys() & (ledger.keys() | records.keys()))
-    selected = find_selected(snapshot, known)
+    chosen = find_selections(snapshot, known)
     held = find_held(snapshot, pods_by_node)
-    return _Facts(snapshot, context, ledger, records, pods_by_node, selected, held)
+    return _Facts(snapshot, context, ledger, records, pods_by_node, chosen, held)
 
 
 def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
@@ -197,7 +197,7 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
                 snapshot,
                 pod,
                 record,
-                is_selected=name in facts.selected,
+                chosen_by=facts.chosen.get(name, ""),
                 awaits_record=name in facts.held,
             )
             continue
@@ -207,7 +207,7 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
         nodes[name] = DesiredNode(
             name,
             stamp(
-                snapshot.job, name, assessment.record, record, is_selected=name in facts.selected
+                snapshot.job, name, assessment.record, record, chosen_by=facts.chosen.get(name, "")
             ),
             pod,
             assessment.replace_pod,
@@ -235,7 +235,7 @@ def _assess_absent_nodes(
         record = facts.records.get(name)
         found, wake_at = assess_absent(facts.context, node, taint, facts.ledger.get(name), record)
         absent[name] = stamp(
-            facts.snapshot.job, name, found, record, is_selected=name in facts.selected
+            facts.snapshot.job, name, found, record, chosen_by=facts.chosen.get(name, "")
         )
         if wake_at is not None:
             wakes.append(wake_at)
@@ -264,7 +264,7 @@ def _record_starts_of_ending_pods(facts: _Facts) -> dict[str, NodeRecord]:
             start = known or NodeRecord(node.uid, NodeState.WAITING, retry=facts.context.retry)
             record = record_from_pod(facts.context, start, inputs)
             found[name] = stamp(
-                facts.snapshot.job, name, record, known, is_selected=name in facts.selected
+                facts.snapshot.job, name, record, known, chosen_by=facts.chosen.get(name, "")
             )
     return found
 

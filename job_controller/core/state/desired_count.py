@@ -18,7 +18,7 @@ from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.absence import Absence
 from job_controller.core.state.affordable import affordable_nodes
-from job_controller.core.state.due_again import has_left
+from job_controller.core.state.due_again import ANOTHER_SELECTION, has_left
 from job_controller.core.state.snapshot import Snapshot
 
 
@@ -117,16 +117,18 @@ def matching_nodes(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
     return frozenset(name for name in names if affinity.matches(name, snapshot.nodes[name].labels))
 
 
-def find_selected(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
-    """Return those of the nodes that the newest selection chooses, for policy Continuous.
+def find_selections(snapshot: Snapshot, names: Iterable[str]) -> dict[str, str]:
+    """Return the selection that chooses each of the nodes, by its hash, for policy Continuous.
 
-    None if the DaemonSet does not have that selection yet.
+    A node that the DaemonSet does not choose is left out. While the DaemonSet does not have the
+    newest selection, it is another one that chooses.
     """
     daemon_set, job = snapshot.owned_daemon_set, snapshot.job
     if not job.spec.is_continuous or daemon_set is None:
-        return frozenset()
+        return {}
     is_placed = _has_newest_selection(snapshot, daemon_set)
-    return matching_nodes(snapshot, names) if is_placed else frozenset()
+    selection = job.selection_hash if is_placed else ANOTHER_SELECTION
+    return dict.fromkeys(matching_nodes(snapshot, names), selection)
 
 
 def _has_newest_selection(snapshot: Snapshot, daemon_set: DaemonSet) -> bool:
@@ -213,7 +215,8 @@ def find_completed_unselected(
 def _left_by_itself(record: NodeRecord | None, selection: str, *, is_first: bool) -> bool:
     """Return whether the node left the selection, and not the selection the node.
 
-    A node that left before its first record has none in it: it was chosen by the first one.
+    A node that left before its first record has none in it: it was chosen by the first one. Had
+    another one chosen it while the controller was away, the record would have ANOTHER_SELECTION.
     """
     if record is None:
         return False

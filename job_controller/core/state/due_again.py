@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _EARLIER_PODS: Final = 8
 # As many once the node is completed: a full report has room for so few.
 _EARLIER_PODS_OF_COMPLETED: Final = 2
+# In a record for the hash of a selection that is not the newest one, and not known.
+ANOTHER_SELECTION: Final = "another"
 # States in which nothing of the task has run, as long as no attempt is on record.
 _NOT_BEGUN: Final = frozenset({NodeState.WAITING, NodeState.REMOVED})
 
@@ -117,25 +119,27 @@ def is_of_earlier_try(job: Job, pod: Pod, record: NodeRecord | None) -> bool:
 
 
 def stamp(
-    job: Job, name: str, record: NodeRecord, base: NodeRecord | None, *, is_selected: bool
+    job: Job, name: str, record: NodeRecord, base: NodeRecord | None, *, chosen_by: str
 ) -> NodeRecord:
     """Return the new record of the desired node `name`, with what decides whether it is due again.
 
-    `base` is what the view has of the node, None for nothing. A node that the newest selection has
-    left out may still have its pod.
+    `base` is what the view has of the node, None for nothing. `chosen_by` is the selection that
+    chooses it, see `find_selections`, "" for none: a node that is left out may still have its pod.
     """
     if not job.spec.is_continuous:
         return record
     known = base if base is not None and base.uid == record.uid else None
     observed = known.rerun if known is not None else ""
     selection = known.selection if known is not None else ""
+    if chosen_by == job.selection_hash or not selection:
+        selection = chosen_by
     earlier = known.earlier_pods if known is not None else ()
     if record.state == NodeState.COMPLETED:
         earlier = earlier[:_EARLIER_PODS_OF_COMPLETED]
     return replace(
         record,
         revision=job.revision,
-        selection=job.selection_hash if is_selected else selection,
+        selection=selection,
         # A node that has not begun before does what the request asks for.
         rerun=job.rerun.id if job.rerun.names(name) else observed,
         # A late write can still bring the evidence of one of them back.

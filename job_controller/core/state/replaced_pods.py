@@ -17,7 +17,7 @@ def replaced_node(
     pod: Pod,
     known: NodeRecord | None,
     *,
-    is_selected: bool,
+    chosen_by: str,
     awaits_record: bool,
 ) -> DesiredNode:
     """Return the node, which waits, and whose pod is to be replaced; `known` is its record.
@@ -34,7 +34,7 @@ def replaced_node(
     begun = known if known is not None and known.uid == uid else None
     waiting = begun or NodeRecord(uid, NodeState.WAITING, retry=job.retry_request)
     waiting = replace(waiting, state=NodeState.WAITING, reason="", message="")
-    record = stamp(job, pod.node_name, waiting, known, is_selected=is_selected)
+    record = stamp(job, pod.node_name, waiting, known, chosen_by=chosen_by)
     return DesiredNode(
         pod.node_name,
         record,

@@ -1,0 +1,76 @@
+"""Policy Continuous: `spec.nodes` is changed while the controller is away, and nodes complete."""
+
+from dataclasses import replace
+
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.job_spec import NodeSelection
+from tests.unit.builders import SampleCluster, gated_pod, make_pod
+from tests.unit.core.runs import run
+from tests.unit.core.standing_jobs import change, standing
+
+
+def select(cluster: SampleCluster, *names: str) -> None:
+    change(cluster, nodes=NodeSelection(include=names))
+    cluster.job = replace(cluster.job, raw_spec={"nodes": {"include": list(names)}})
+
+
+def changed_back() -> tuple[SampleCluster, DaemonSet]:
+    """Return a run that starts with b alone, and is to have b alone once more.
+
+    With it, the DaemonSet of the time between, when it had a, which has completed. The controller
+    has had no time to see that.
+    """
+    cluster = standing("a", "b", completed=("a", "b"))
+    select(cluster, "b")
+    cluster.started_with = cluster.job.selection_hash
+    select(cluster, "a", "b")
+    between = cluster.daemon_set()
+    select(cluster, "b")
+    return cluster, between
+
+
+def leave(cluster: SampleCluster) -> None:
+    cluster.pods = [pod for pod in cluster.pods if pod.node_name != "a"]
+    cluster.desired = cluster.scheduled = 1
+
+
+def completed(cluster: SampleCluster) -> tuple[int, int]:
+    totals = cluster.job.status.nodes
+    assert totals is not None
+    return totals.desired, totals.completed
+
+
+def test_a_node_that_a_change_back_takes_out_does_not_count() -> None:
+    cluster, between = changed_back()
+    run(cluster, daemon_set=between)
+    leave(cluster)
+    run(cluster)
+    assert completed(cluster) == (1, 1)
+    assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") != "LeftSelection"
+
+
+def test_a_node_that_is_taken_out_and_in_again_is_not_due_again() -> None:
+    cluster, between = changed_back()
+    run(cluster, daemon_set=between)
+    leave(cluster)
+    run(cluster)
+    select(cluster, "a", "b")
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    run(cluster)
+    run(cluster)
+    assert completed(cluster) == (2, 2)
+
+
+def test_a_node_that_left_by_itself_before_it_was_seen_still_counts() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
+    change(cluster, nodes=NodeSelection(selector=selector))
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
+    cluster.pods[0] = make_pod("a", revision=cluster.job.revision)
+    cluster.misscheduled, cluster.desired, cluster.scheduled = 1, 1, 1
+    run(cluster)
+    leave(cluster)
+    cluster.misscheduled = 0
+    run(cluster)
+    assert completed(cluster) == (2, 2)
