@@ -49,6 +49,7 @@ REPORT_STATUS_SHAPE: Final = fields(
     timeline=list_of(STRING),
     history=list_of(ENTRY_SHAPE),
     omittedHistory=NUMBER,
+    mayHaveBegunOn=STRING,
     conditions=CONDITIONS_SHAPE,
     notifications=map_of(DELIVERY_SHAPE),
     rollout=PROGRESS_SHAPE,
@@ -67,7 +68,8 @@ class ReportStatus:
     `history` is what happened to the run, the newest last; `omitted_history` counts the entries
     that were left out of its middle. `notifications` has what each receiver was notified of, by its
     name. `rollout` and `rollback` are as in the Job's status. `node_list` is that of an ended run,
-    for tables. Times have whole seconds.
+    for tables. `may_have_begun_on` is the node of a pod that is gone and may have started its task,
+    "" while nothing depends on it. Times have whole seconds.
     """
 
     phase: Phase | None = None
@@ -80,6 +82,7 @@ class ReportStatus:
     timeline: tuple[str, ...] = ()
     history: tuple[HistoryEntry, ...] = ()
     omitted_history: int = 0
+    may_have_begun_on: str = ""
     conditions: tuple[Condition, ...] = ()
     notifications: Mapping[str, Delivery] = field(default_factory=dict)
     rollout: RolloutProgress | None = None
@@ -115,6 +118,7 @@ class ReportStatus:
             "timeline": list(self.timeline) or None,
             "history": [entry.to_raw() for entry in self.history] or None,
             "omittedHistory": self.omitted_history or None,
+            "mayHaveBegunOn": self.may_have_begun_on or None,
             "conditions": [condition.to_raw() for condition in self.conditions] or None,
             "notifications": {
                 name: self.notifications[name].to_raw() for name in sorted(self.notifications)
@@ -148,6 +152,7 @@ def parse_report_status(raw: Mapping[str, Any]) -> ReportStatus:
         timeline=tuple(raw.get("timeline") or ()),
         history=tuple(parse_entry(entry) for entry in raw.get("history") or ()),
         omitted_history=raw.get("omittedHistory") or 0,
+        may_have_begun_on=raw.get("mayHaveBegunOn") or "",
         conditions=parse_conditions(raw.get("conditions")),
         notifications={
             name: parse_delivery(entry) for name, entry in (raw.get("notifications") or {}).items()

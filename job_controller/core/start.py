@@ -34,6 +34,7 @@ from job_controller.core.state.predecessors import find_waiting
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.taken_back_start import (
     plan_leftovers,
+    plan_record_of_begin,
     plan_taking_back,
     without_orphans,
 )
@@ -41,12 +42,15 @@ from job_controller.core.text.sanitize import single_line
 
 
 def plan_unstarted(snapshot: Snapshot, now: datetime) -> Plan | None:
-    """Return the plan for a Job that has not started, or whose start is taken back; else None."""
+    """Return the plan for a Job that has not started, or whose start is taken back; else None.
+
+    A begin that only this process knows of is recorded first: no such start may be taken back.
+    """
     if snapshot.job.is_terminating:
         return Plan()
     if snapshot.job.status.start_time is None:
         return plan_start(snapshot, now)
-    return plan_taking_back(snapshot, now)
+    return plan_record_of_begin(snapshot) or plan_taking_back(snapshot, now)
 
 
 def plan_start(snapshot: Snapshot, now: datetime) -> Plan:

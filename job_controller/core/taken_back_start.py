@@ -44,7 +44,7 @@ from job_controller.core.render.taken_back import (
     taken_back_status,
     waiting_status,
 )
-from job_controller.core.state.begun import find_begun
+from job_controller.core.state.begun import find_begun, find_unrecorded_begin
 from job_controller.core.state.cordons import mark_of
 from job_controller.core.state.ended_pods import has_failed_unstarted, is_marked, mark
 from job_controller.core.state.left_nodes import LEFT_PODS_SECONDS
@@ -110,6 +110,22 @@ def may_be_taken_back(job: Job) -> bool:
     if job.status.rollback is not None or is_rollback_requested(job):
         return False
     return not job.is_true(ConditionType.COMPLETE) and job.status.phase != Phase.SUCCEEDED
+
+
+def plan_record_of_begin(snapshot: Snapshot) -> Plan | None:
+    """Return the write that records that a task may have begun, None if nothing is to be recorded.
+
+    Only this process knows of it, and it may end at any moment. Of the runs whose start is never
+    taken back, no later decision depends on it.
+    """
+    job, first = snapshot.job, snapshot.first_report
+    if first is None or job.spec.is_continuous or job.owner_uid:
+        return None
+    node = find_unrecorded_begin(snapshot)
+    if not node or RefusedWrite.REPORT in snapshot.refusals:
+        return None
+    status = replace(first.status, may_have_begun_on=node)
+    return Plan(actions=(WriteReportStatus(first.name, first.uid, status),), is_urgent=True)
 
 
 def find_uncorrectable(snapshot: Snapshot) -> str:

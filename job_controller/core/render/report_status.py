@@ -251,6 +251,7 @@ def _summary(job: Job, job_status: JobStatus, before: ReportStatus) -> ReportSta
         conditions=reported_conditions(job_status, before.conditions),
         rollout=reported_progress(job, job_status.rollout),
         rollback=job_status.rollback,
+        may_have_begun_on=before.may_have_begun_on,
     )
 
 

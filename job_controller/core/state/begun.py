@@ -2,7 +2,8 @@
 
 What cannot be known counts as begun. Of a pod that is gone only its last status shows whether it
 has started anything, and only the controller that saw that knows it. So a pod that is about to be
-deleted is on record before: as an attempt, or as the pod in which the node failed.
+deleted is on record before: as an attempt, or as the pod in which the node failed. Of a pod that
+another client has removed, the report gets the node, unless something else is on record.
 """
 
 from __future__ import annotations
@@ -28,21 +29,38 @@ _FAILED_AT_GATE: Final = frozenset({NodeReason.DRAIN_TIMED_OUT, NodeReason.DRAIN
 
 def find_begun(snapshot: Snapshot) -> str:
     """Return where a task of the run has begun, or may have, in words; "" if none has."""
+    nodes = _find_recorded(snapshot)
+    # A node that is on record says enough: another controller does not know of pods that are gone.
+    nodes |= {snapshot.ended_pods.ran_on} - {""} if not nodes else set()
     pods = (*snapshot.pods, *snapshot.left_pods)
+    nodes |= {pod.node_name or pod.name for pod in pods if pod.has_run}
+    # Nothing of the run looks after one that was taken from its DaemonSet.
+    nodes |= {pod.node_name for pod in snapshot.orphans if pod.is_scheduled}
+    return f"a task has begun, or may have, on {fold(nodes, limit=NAMES_LIMIT)}" if nodes else ""
+
+
+def find_unrecorded_begin(snapshot: Snapshot) -> str:
+    """Return the node of a pod that is gone and may have run, "" if the record shows a begin."""
+    ran_on = snapshot.ended_pods.ran_on
+    if not ran_on or any(report.evidence for report in snapshot.reports):
+        return ""
+    return "" if _find_recorded(snapshot) else ran_on
+
+
+def _find_recorded(snapshot: Snapshot) -> set[str]:
+    """Return the nodes on which a task has begun, or may have, by the reports."""
+    first = snapshot.first_report
+    nodes = {first.status.may_have_begun_on} - {""} if first is not None else set()
     # A pod itself shows if it has run, while it is there.
-    known = {pod.uid for pod in pods} | snapshot.ended_pods.without_start
+    known = {pod.uid for pod in (*snapshot.pods, *snapshot.left_pods)}
+    known |= snapshot.ended_pods.without_start
     has_lost_pods = _has_lost_pods(snapshot)
-    nodes = set(reports_api.merge_evidence(snapshot.reports))
-    nodes |= {
+    nodes |= set(reports_api.merge_evidence(snapshot.reports))
+    return nodes | {
         name
         for name, record in reports_api.merge_records(snapshot.reports).items()
         if _shows_begin(record, known, has_lost_pods=has_lost_pods)
     }
-    nodes |= {pod.node_name or pod.name for pod in pods if pod.has_run}
-    # Nothing of the run looks after one that was taken from its DaemonSet.
-    nodes |= {pod.node_name for pod in snapshot.orphans if pod.is_scheduled}
-    nodes |= {snapshot.ended_pods.ran_on} - {""}
-    return f"a task has begun, or may have, on {fold(nodes, limit=NAMES_LIMIT)}" if nodes else ""
 
 
 def _has_lost_pods(snapshot: Snapshot) -> bool:

@@ -113,6 +113,7 @@ def test_every_field_of_the_crd_is_read_and_written():
             {"time": "2026-01-01T00:00:30Z", "reason": "Paused", "message": "m", "by": "kubectl"}
         ],
         "omittedHistory": 2,
+        "mayHaveBegunOn": "a",
         "conditions": [
             {
                 "type": "Cancelled",
