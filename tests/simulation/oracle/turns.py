@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tests.simulation.oracle.facts import find_job, rollout_of
+from tests.simulation.oracle.facts import find_job, is_continuous, is_true, rollout_of
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.set_aside import is_reachable
 from tests.simulation.oracle.shards import node_states
@@ -31,6 +31,8 @@ INVARIANTS = (
             "task has not ended yet.",
             "killed late": "A pod is deleted, and its kubelet is about to kill its task.",
             "away": "A node was unreachable for its grace period, not desired, and is back.",
+            "after the end": "A node that joins after Complete waits for a place of maxParallel, "
+            "and for no step, nor for an approval (guarantees.md, The time to live).",
         },
     ),
     Invariant(
@@ -169,6 +171,9 @@ class Turns:
             if counted == {share(step["nodes"], size) for size in self._sizes[job_uid]}
         ]
         if not full or not is_first:
+            return
+        if is_true(job, "Complete") and not is_continuous(job):
+            self._oracle.excuse("turns", "after the end")
             return
         self._oracle.holds.judge_step(job, run.machine.name, full)
         for name in sorted(begun & desired.keys()):
