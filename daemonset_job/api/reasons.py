@@ -351,7 +351,7 @@ class HistoryReason(Reason):
 
     RETRY_REQUESTED = "RetryRequested", "The retry annotation of the Job was changed."
     SPEC_CHANGED = "SpecChanged", "The spec of the Job was changed; the message has its generation."
-    PAUSED = "Paused", "The phase became `Paused`."
+    PAUSED = "Paused", "The phase became `Paused`, or nodes or a check failed while it was."
     WAITING_FOR_APPROVAL = (
         "WaitingForApproval",
         "A step of the rollout began to wait until a person approves it or decides on its check.",

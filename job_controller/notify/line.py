@@ -35,9 +35,10 @@ Place = tuple[str, str]
 
 # At most ten a second to one receiver.
 INTERVAL_SECONDS: Final = 0.1
-# After a failure no notification is sent to the receiver for a while, and this one for longer.
+# After a failure no notification is sent to the receiver for a while. One that failed although the
+# receiver had taken another one right before it waits for longer, and holds up no others.
 RECEIVER_BACKOFF_SECONDS: Final = (1.0, 30.0)
-_KEY_BACKOFF_SECONDS: Final = (1.0, 60.0)
+_KEY_BACKOFF_SECONDS: Final = (1.0, 30.0)
 # They concern the message: the same one would be refused again.
 _REFUSALS: Final = frozenset(
     {
@@ -50,7 +51,11 @@ _REDIRECTS: Final = range(300, 400)
 
 
 class NotSentError(Exception):
-    """A try failed, and is repeated."""
+    """A try failed, and is repeated; `is_away`: the try before it had failed, too."""
+
+    def __init__(self, words: str, *, is_away: bool) -> None:
+        self.is_away = is_away
+        super().__init__(words)
 
 
 class Line:
@@ -167,11 +172,12 @@ class Line:
 
     def _failed(self, words: str, detail: str) -> NotSentError:
         """Return the error of a try that failed, and hold back what else waits."""
+        is_away = self._backoff.failures > 0
         self._hold(self._backoff.next_seconds())
         self._last_problem = words
         self._dependencies.metrics.notifications.count_error(self._name)
         self._log(words, detail)
-        return NotSentError(words)
+        return NotSentError(words, is_away=is_away)
 
     def _log(self, words: str, detail: str) -> None:
         logger.warning(
@@ -179,9 +185,14 @@ class Line:
         )
 
     def _on_error(self, place: Place, error: BaseException) -> float | None:
-        """Have the report tried again after its backoff; log what the log does not have yet."""
-        if not isinstance(error, NotSentError):
-            log_retry("cannot record a notification, retrying", place, error)
+        """Have the report tried again after its backoff; log what the log does not have yet.
+
+        While the receiver is away, that is no fault of the report. It waits for the next try only,
+        so that all are sent as soon as one is taken.
+        """
+        if isinstance(error, NotSentError):
+            return 0.0 if error.is_away else None
+        log_retry("cannot record a notification, retrying", place, error)
         return None
 
 

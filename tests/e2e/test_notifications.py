@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.cluster import RealCluster, counting, eventually, make_job
 from tests.e2e.endpoints import endpoints, start_server
+from tests.e2e.jobs import in_turn, on, wait_condition
 
 # Prints each request as a line of JSON: the path, the header, the body. Answers 200, or 503 while
 # the file exists.
@@ -67,6 +68,39 @@ def notifying(
     return endpoints(cluster, folder, CONFIG.format(namespace=namespace), files)
 
 
+PREFIX = "daemonset.darkowlzz.space"
+
+
+def pausing(cluster: RealCluster, namespace: str) -> dict[str, Any]:
+    """Return a Job that waits for approval after its first node, and fails on the second one."""
+    failing = on(in_turn(cluster)[1], "exit 3", otherwise="exit 0")
+    return make_job(
+        *("asked", namespace),
+        notify=[{"receiver": "hook"}],
+        completion={"mode": "Exit"},
+        backoffLimit=0,
+        failurePolicy={"action": "Pause"},
+        rollout={"steps": [{"nodes": 1, "approval": "Required"}, {"nodes": 1}]},
+        **failing,
+    )
+
+
+def lead_to_failure(cluster: RealCluster, namespace: str) -> None:
+    """Approve the first step of the Job of `pausing`, and abort it once it has paused."""
+    for reason, answer in (
+        ("WaitingForApproval", "approve=1"),
+        ("MaxFailedNodesExceeded", "abort=enough"),
+    ):
+        eventually(
+            lambda reason=reason: (
+                cluster.condition(namespace, "asked", "Suspended").get("reason") == reason
+            ),
+            *(90, f"it is paused: {reason}"),
+        )
+        cluster.kubectl("annotate", "dsj", "asked", "-n", namespace, f"{PREFIX}/{answer}")
+    wait_condition(cluster, namespace, "asked", "Failed")
+
+
 @pytest.mark.alone
 def test_receivers_in_the_cluster_hear_of_runs_and_of_nothing_twice(
     cluster, namespace, other_namespace, folder, tmp_path
@@ -79,7 +113,11 @@ def test_receivers_in_the_cluster_hear_of_runs_and_of_nothing_twice(
             make_job("good", namespace, mountPath=folder, notify=notify, **counting()),
             # The hook is not for this namespace.
             make_job("other", other_namespace, mountPath=folder, notify=notify, **counting()),
+            pausing(cluster, namespace),
         )
+        lead_to_failure(cluster, namespace)
+        told = ["Started", "WaitingForApproval", "Paused", "Failed"]
+        eventually(lambda: events(cluster, namespace, "asked") == told, 60, "all four sent")
         cluster.wait_gone(namespace, "good")
         eventually(
             lambda: events(cluster, namespace, "good") == ["Started", "Succeeded"], 60, "both sent"

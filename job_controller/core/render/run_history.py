@@ -127,17 +127,8 @@ def _phase_entries(
 ) -> Iterator[HistoryEntry]:
     """Return that the run was paused, resumed or opened again, or that it ended."""
     old, new = before.phase, status.phase
-    suspended = status.condition(ConditionType.SUSPENDED)
-    is_asked = new == Phase.PAUSED and suspended is not None and suspended.reason in _ASKING
-    if is_asked and suspended is not None:
-        was_asked = before.rollout is not None and bool(before.rollout.waits_for)
-        if old != Phase.PAUSED or not was_asked:
-            yield HistoryEntry(moment, HistoryReason.WAITING_FOR_APPROVAL, suspended.message)
-    elif new == Phase.PAUSED and old != Phase.PAUSED:
-        is_requested = suspended is not None and suspended.reason == SuspendedReason.SUSPENDED
-        words = suspended.message if suspended is not None else ""
-        by = client if is_requested else ""
-        yield HistoryEntry(moment, HistoryReason.PAUSED, words or "paused", by)
+    if new == Phase.PAUSED:
+        yield from _pause_entries(before, job, status, moment, client)
     if old == Phase.PAUSED and new != Phase.PAUSED and new not in FINAL_PHASES:
         yield HistoryEntry(moment, HistoryReason.RESUMED, "run resumed", client)
     if old == Phase.SUCCEEDED and new not in FINAL_PHASES:
@@ -151,6 +142,41 @@ def _phase_entries(
         is_aborted = ended is not None and ended.reason == FailedReason.ABORTED
         by = job.requests.aborted_by if is_aborted else ""
         yield HistoryEntry(status.completion_time or moment, reason, words, by)
+
+
+def _pause_entries(
+    before: ReportStatus, job: Job, status: JobStatus, moment: datetime, client: str
+) -> Iterator[HistoryEntry]:
+    """Return why the run is paused, unless the history has it.
+
+    A pause may begin while another one lasts: a node fails, or a step ends, while a person has
+    suspended the run. Once he resumes it, it is still paused, and by something else.
+    """
+    suspended = status.condition(ConditionType.SUSPENDED)
+    reason = suspended.reason if suspended is not None else ""
+    words = suspended.message if suspended is not None else ""
+    is_new = before.phase != Phase.PAUSED
+    last = next((each for each in reversed(before.history) if each.reason in _PAUSES), None)
+    if reason in _ASKING:
+        if is_new or last is None or last.reason != HistoryReason.WAITING_FOR_APPROVAL:
+            yield HistoryEntry(moment, HistoryReason.WAITING_FOR_APPROVAL, words)
+        return
+    if is_new or (reason in _FAILURES and _has_other_cause(job, reason, last, words)):
+        by = client if reason == SuspendedReason.SUSPENDED else ""
+        yield HistoryEntry(moment, HistoryReason.PAUSED, words or "paused", by)
+
+
+def _has_other_cause(job: Job, reason: str, last: HistoryEntry | None, words: str) -> bool:
+    """Return whether the Job's status has another reason for the pause than this one.
+
+    The report is written before the Job's status. After a crash in between, its `last` pause is
+    this one.
+    """
+    known = job.condition(ConditionType.SUSPENDED)
+    if known is None or not known.status or known.reason == reason:
+        return False
+    recorded = last.message if last is not None and last.reason == HistoryReason.PAUSED else ""
+    return recorded != single_line(words, _MESSAGE_LIMIT)
 
 
 def rollback_entries(
@@ -178,6 +204,11 @@ def rollback_entries(
 _ASKING: Final = frozenset(
     {SuspendedReason.WAITING_FOR_APPROVAL, SuspendedReason.CHECK_INCONCLUSIVE}
 )
+# Why a run is paused until a person has looked at nodes that failed.
+_FAILURES: Final = frozenset(
+    {SuspendedReason.MAX_FAILED_NODES_EXCEEDED, SuspendedReason.CHECK_FAILED}
+)
+_PAUSES: Final = frozenset({HistoryReason.PAUSED, HistoryReason.WAITING_FOR_APPROVAL})
 _ENDS: Final = {
     Phase.SUCCEEDED: (ConditionType.COMPLETE, HistoryReason.COMPLETED),
     Phase.FAILED: (ConditionType.FAILED, HistoryReason.FAILED),

@@ -188,6 +188,24 @@ def test_a_changed_script_runs_anew():
     assert found.owned[CHECK].spec.script == "other"
 
 
+@pytest.mark.parametrize(
+    ("task", "created"),
+    [
+        (SCRIPT, [CHECK]),
+        (OwnedTask(image="tools:1", command=("true",)), [CHECK]),
+        # Its image is that of an upgrade, so the Job that is at work is not the one that is needed.
+        (OwnedTask(command=("true",)), [CHECK, CHECK]),
+    ],
+    ids=["script", "image", "command"],
+)
+def test_after_another_task_image_only_a_command_in_it_runs_once_more(task, created):
+    found = world(rollout=one(script=task), image="", script="do it")
+    found.end_owned(CHECK)
+    found.settings = SETTINGS
+    found.step(3)
+    assert found.created == created
+
+
 def test_the_script_waits_for_the_soak_and_an_approval_comes_after_it():
     found = PartsWorld(*NODES, rollout=one(soak_seconds=30, needs_approval=True))
     for _ in range(8):

@@ -1,0 +1,88 @@
+"""How late a notification may be after its receiver was away, or a write of the record failed."""
+
+import asyncio
+
+import pytest
+
+from tests.contract.controller_cluster import FakeCluster, running, until, virtual_clock
+from tests.contract.fake_receiver import configured, listening
+
+__all__ = ["virtual_clock"]
+
+pytestmark = [pytest.mark.looptime(end=40_000), pytest.mark.usefixtures("virtual_clock")]
+
+NOTIFY = [{"receiver": "ops"}]
+# The receiver is tried each half a minute at least, whatever has failed before.
+LATE_SECONDS = 31.0
+
+
+@pytest.fixture
+async def receiver():
+    async with listening() as found:
+        yield found
+
+
+@pytest.fixture
+def cluster(server):
+    return FakeCluster(server, "a")
+
+
+async def pause(cluster, *names):
+    for name in names:
+        cluster.apply(name, notify=NOTIFY, suspend=True)
+    await until(lambda: all(cluster.status(name).get("phase") == "Paused" for name in names))
+
+
+@pytest.mark.parametrize("away_seconds", [125, 190])
+async def test_a_receiver_that_is_back_is_notified_within_half_a_minute(
+    server, cluster, receiver, tmp_path, away_seconds
+):
+    receiver.status = 503
+    loop = asyncio.get_running_loop()
+    async with running(server, receivers=(configured(tmp_path, "ops", receiver.url),)):
+        cluster.apply(notify=NOTIFY)
+        await until(cluster.is_settled)
+        await asyncio.sleep(away_seconds)
+        await pause(cluster, "sample")
+        receiver.status, receiver.got = 200, []
+        begin = loop.time()
+        await until(lambda: len(receiver.got) == 2, 120)
+        assert loop.time() - begin < LATE_SECONDS
+    assert receiver.events == ["default/sample Started", "default/sample Paused"]
+
+
+async def test_all_runs_that_wait_for_a_receiver_are_notified_once_it_is_back(
+    server, cluster, receiver, tmp_path
+):
+    receiver.status = 503
+    names = [f"run-{number}" for number in range(4)]
+    loop = asyncio.get_running_loop()
+    async with running(server, receivers=(configured(tmp_path, "ops", receiver.url),)):
+        for name in names:
+            cluster.apply(name, notify=NOTIFY)
+        await asyncio.sleep(200)
+        await pause(cluster, *names)
+        receiver.status, receiver.got = 200, []
+        begin = loop.time()
+        await until(lambda: len(receiver.got) == 8, 120)
+        assert loop.time() - begin < LATE_SECONDS
+    assert sorted(receiver.events) == sorted(
+        f"default/{name} {event}" for name in names for event in ("Started", "Paused")
+    )
+
+
+async def test_a_record_that_cannot_be_written_delays_the_next_one_by_half_a_minute(
+    server, cluster, receiver, tmp_path
+):
+    loop = asyncio.get_running_loop()
+    async with running(server, receivers=(configured(tmp_path, "ops", receiver.url),)):
+        receiver.on_request = lambda: server.fail_next("PATCH", "/jobreports/", 503, times=1000)
+        cluster.apply(notify=NOTIFY)
+        await until(lambda: receiver.got)
+        receiver.on_request = lambda: None
+        await asyncio.sleep(200)
+        server.faults.clear()
+        await pause(cluster, "sample")
+        begin = loop.time()
+        await until(lambda: len(receiver.got) == 2, 120)
+        assert loop.time() - begin < LATE_SECONDS
