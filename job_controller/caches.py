@@ -24,7 +24,6 @@ from daemonset_job.api.job import Job, JobKey, parse_job
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import JobReport
-from daemonset_job.api.rollback import has_open_rollback
 from daemonset_job.informers.daemon_sets import (
     daemon_set_kind,
     owners_of_pod,
@@ -43,6 +42,7 @@ from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, spec_bytes
 from job_controller.core.desired.owned_job import owned_name
 from job_controller.core.desired.part import part_suffixes
 from job_controller.core.desired.rollback_job import rollback_name
+from job_controller.core.left_pods import looks_at_left_pods, looks_at_orphans
 from job_controller.core.owned_jobs.rollback_jobs import BATCHES_LIMIT
 from job_controller.ended_pods import EndedPodStore
 
@@ -308,7 +308,7 @@ class Caches(SharedInformers):
             for found in owners:
                 self._wake_jobs_of(found, debounced=True)
             if not owners and pod.job_uid:
-                self._wake_rollback(pod)
+                self._wake_job_of_left(pod)
             if _use_of(old) != _use_of(new):
                 self._wake_sharers(pod.namespace, pod.exclusive)
 
@@ -338,10 +338,11 @@ class Caches(SharedInformers):
             else:
                 self._wake(key, 0.0)
 
-    def _wake_rollback(self, pod: Pod) -> None:
-        """Wake the Job that waits for the pods of its deleted DaemonSet."""
+    def _wake_job_of_left(self, pod: Pod) -> None:
+        """Wake the Job that may wait for the pods of its deleted DaemonSet."""
         for job in self._jobs.store.by_index("uid", pod.job_uid):
-            if job.namespace == pod.namespace and has_open_rollback(job):
+            is_needed = looks_at_left_pods(job) or looks_at_orphans(job)
+            if job.namespace == pod.namespace and is_needed:
                 self._wake_debounced((job.namespace, job.name))
 
     def _wake_sharers(self, namespace: str, exclusive: str) -> None:

@@ -11,13 +11,12 @@ from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.pod import Pod
 from job_controller.caches import Caches
-from job_controller.core.render.suspension import is_taken_back
+from job_controller.core.left_pods import looks_at_left_pods, looks_at_orphans
 from job_controller.core.settings import Settings
 from job_controller.core.state.ended_pods import is_orphan
 from job_controller.core.state.known_numbers import with_known_numbers
 from job_controller.core.state.predecessors import CHAIN_LIMIT, Predecessor, newest_run
 from job_controller.core.state.snapshot import Snapshot
-from job_controller.core.taken_back_start import may_be_taken_back
 from job_controller.exclusive_runs import find_use
 
 
@@ -57,8 +56,7 @@ def _left_pods(caches: Caches, job: Job, daemon_set: DaemonSet | None) -> tuple[
     Their label is not enough: anybody can set it, and such a pod would hold up the rollback for as
     long as it runs. Garbage collection deletes a pod whose DaemonSet does not exist.
     """
-    spec = job.spec
-    if not (spec.rollout or spec.rollback or spec.cordons or may_be_taken_back(job)):
+    if not looks_at_left_pods(job):
         return ()
     own = daemon_set.uid if daemon_set is not None else ""
     return tuple(
@@ -71,9 +69,9 @@ def _left_pods(caches: Caches, job: Job, daemon_set: DaemonSet | None) -> tuple[
 def _orphans(caches: Caches, job: Job) -> tuple[Pod, ...]:
     """Return the pods that the next DaemonSet of a Job would adopt, if that may run something else.
 
-    It may while the start of the run is taken back. In any other case such a pod runs the same.
+    In any other case such a pod runs the same.
     """
-    if not (may_be_taken_back(job) or is_taken_back(job)):
+    if not looks_at_orphans(job):
         return ()
     return tuple(pod for pod in caches.pods_labelled(job) if is_orphan(pod, job))
 

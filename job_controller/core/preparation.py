@@ -103,7 +103,7 @@ def prepare_nodes(
         if found is not None and found.due:
             evictions.append(EvictPods(name, found.due, drain.grace_period_seconds))
     over = _find_over(snapshot, counts, run, {pod.node_name for pod in due})
-    # No event says that a pod has gone whose DaemonSet was deleted.
+    # A pod whose DaemonSet was deleted may have lost the label by which its end is seen.
     is_waiting = len(ready) < len(due) or bool(snapshot.left_pods)
     if over:
         # While one cannot be lifted, there are not to be more of them.

@@ -12,7 +12,6 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.names import START_GATE
 from daemonset_job.api.node import parse_node
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
-from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.rollout import Rollout, Step
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.unreadable import Unreadable
@@ -308,13 +307,17 @@ def test_jobs_with_a_forged_reference_do_not_hide_those_that_a_run_has_created(a
     assert alone.caches.jobs_owned_by(cluster.job)[0].name == last
 
 
-def test_a_left_pod_concerns_the_job_of_its_label_only_while_that_is_rolled_back(cluster):
+@pytest.mark.parametrize(
+    "spec",
+    [{"rollout": Rollout()}, {"rollback": True}, {"cordon": True}, {"suspend": True}],
+    ids=lambda spec: next(iter(spec)),
+)
+def test_a_left_pod_concerns_the_job_of_its_label_if_that_looks_at_it(cluster, spec):
     """Its DaemonSet is deleted, so that nothing but the label leads to the Job."""
     pod = make_pod("a", owner_uid="a deleted one", job_uid=cluster.job.uid)
     noted = NotedCaches(cluster.job)
     assert noted.keys_woken_by(noted.caches._pod_changed, pod, None) == []
-    status = replace(cluster.job.status, rollback=RollbackStatus())
-    noted = NotedCaches(replace(cluster.job, status=status))
+    noted = NotedCaches(replace(cluster.job, spec=replace(cluster.job.spec, **spec)))
     assert noted.keys_woken_by(noted.caches._pod_changed, pod, None) == [(KEY, SOON)]
     elsewhere = replace(pod, namespace="elsewhere")
     assert noted.keys_woken_by(noted.caches._pod_changed, elsewhere, None) == []

@@ -23,8 +23,9 @@ from job_controller.core.state.snapshot import Snapshot
 
 # A node that is read in this time, and is still not Ready, is not read again: the cache has it.
 CONFIRMED_AFTER: Final = timedelta(seconds=60)
-# How often pods are looked at again whose DaemonSet was deleted: no event says that one has gone.
-LEFT_PODS_SECONDS: Final = 1.0
+# How often pods are looked at again whose DaemonSet was deleted. Each change of one causes a
+# reconcile by the label that leads to the Job, which a client may have taken away.
+LEFT_PODS_SECONDS: Final = 30.0
 
 
 def find_ending(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> frozenset[str]:

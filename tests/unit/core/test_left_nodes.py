@@ -10,7 +10,7 @@ from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Rollout
 from daemonset_job.api.taints import Taint
 from job_controller.core.state.first_seen import ObservedObjects, node_left, update_sightings
-from job_controller.core.state.left_nodes import find_nearly_given_up
+from job_controller.core.state.left_nodes import LEFT_PODS_SECONDS, find_nearly_given_up
 from tests.unit.builders import NOW, gated_pod, make_node, make_pod, seen_before
 from tests.unit.core.rollouts import RolloutWorld
 
@@ -107,8 +107,8 @@ def test_a_pod_of_a_deleted_daemon_set_takes_the_place_until_it_has_ended(leaves
     old = make_pod("a", owner_uid="former", is_terminating=True)
     world.extra = {"left_pods": (old,)}
     world.step(8)
-    # No event says that it has gone. Nor does the next pod on its node start beside it.
-    assert (world.started, world.plan.requeue_after) == (["a"], 1)
+    # Its end is seen by its label. Nor does the next pod on its node start beside it.
+    assert (world.started, world.plan.requeue_after) == (["a"], LEFT_PODS_SECONDS)
     world.extra = {}
     world.step(3)
     assert world.started == ["a", "b" if leaves else "a"]

@@ -27,6 +27,7 @@ from job_controller.core.plan import (
 )
 from job_controller.core.state.ended_pods import EndedPods
 from job_controller.core.state.first_seen import pods_rejected
+from job_controller.core.state.left_nodes import LEFT_PODS_SECONDS
 from job_controller.core.taken_back_start import may_be_taken_back
 from job_controller.sightings import SightingStore
 from tests.clocks import FakeClock
@@ -198,7 +199,7 @@ def test_pods_of_a_deleted_daemon_set_are_waited_for():
     left = waiting_pod("a", owner_uid="other")
     plan = decide(cluster.snapshot(left_pods=(left,)), NOW)
     assert CheckNoPodMayStart not in kinds(plan)
-    assert plan.requeue_after == 1.0
+    assert plan.requeue_after == LEFT_PODS_SECONDS
 
 
 def test_a_cordon_is_lifted_first():
