@@ -11,7 +11,9 @@ from datetime import datetime
 from typing import Final
 
 from daemonset_job.api.job import Job
+from daemonset_job.api.job_status import Condition
 from daemonset_job.api.node_totals import NodeTotals
+from daemonset_job.api.reasons import SuspendedReason
 from daemonset_job.api.report import JobReport, merge_evidence, merge_records
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
 from daemonset_job.api.rollback import can_roll_back
@@ -67,6 +69,8 @@ class RunView:
     """One run. `exists` says whether its Job still exists; `report` is the name of its report.
 
     `batch` says how far a rollout is, and `waits_for` what it asks of a person; "" for none.
+    `pause` says why it is paused after a failure, and what lets it go on, "" for another pause;
+    `is_check_failed`: it is by the check of a step.
     `has_undo` says whether its spec has a rollback that a person can request.
     `is_aborted`: a person has ended it, and no retry revives it.
     """
@@ -84,6 +88,8 @@ class RunView:
     is_suspended: bool = False
     batch: str = ""
     waits_for: str = ""
+    pause: str = ""
+    is_check_failed: bool = False
     created_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
@@ -128,6 +134,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
     progress = job.status.condition(ConditionType.PROGRESSING)
     ended = job.status.condition(ConditionType.FAILED) if job.status.phase == Phase.FAILED else None
     shown = ended or progress
+    pause = _find_pause(job)
     rollback = view_rollback(job.status.rollback, job.status.conditions)
     return RunView(
         namespace=_name(job.namespace),
@@ -146,6 +153,8 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         is_suspended=job.spec.suspend,
         batch=_batch(job.status.rollout),
         waits_for=_text(job.status.rollout.waits_for) if job.status.rollout else "",
+        pause=_text(pause.message) if pause is not None else "",
+        is_check_failed=pause is not None and pause.reason == SuspendedReason.CHECK_FAILED,
         created_at=job.created_at,
         started_at=job.status.start_time,
         completed_at=job.status.completion_time,
@@ -155,6 +164,15 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         has_undo=can_roll_back(job),
         is_aborted=job.is_aborted,
     )
+
+
+def _find_pause(job: Job) -> Condition | None:
+    """Return the condition of a run that is paused after a failure, None for any other run."""
+    found = job.status.condition(ConditionType.SUSPENDED)
+    if found is None or not found.status or job.status.phase != Phase.PAUSED:
+        return None
+    failures = (SuspendedReason.MAX_FAILED_NODES_EXCEEDED, SuspendedReason.CHECK_FAILED)
+    return found if found.reason in failures else None
 
 
 def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:

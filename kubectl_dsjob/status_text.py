@@ -42,7 +42,8 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
 
 def progress_line(view: RunView) -> str:
     """Return the progress of a run in one line, for output that is not a terminal."""
-    waits = f": {view.waits_for}" if view.waits_for else ""
+    asked = view.pause or view.waits_for
+    waits = f": {asked}" if asked else ""
     rollback = f"; rollback: {view.rollback.line}" if view.rollback else ""
     return f"{view.name}: {view.phase_text}, {counts_text(view)}{waits}{rollback}"
 
@@ -80,17 +81,23 @@ def _open_step(view: RunView, command: str) -> list[str]:
     if view.is_suspended:
         way = command.format("resume", view.name)
         return ["waits for: you, because it is suspended", f"  {way}"]
-    if view.waits_for and not view.is_ended:
-        return [f"waits for you: {view.waits_for}"]
+    asks = [f"waits for you: {view.waits_for}"] if view.waits_for and not view.is_ended else []
+    if asks and not view.pause:
+        return asks
+    then = [f"then {line}" for line in asks]
     failed = [node for node in view.nodes if node.state == NodeState.FAILED] or view.totals.failed
-    if view.exists and failed and view.phase in (Phase.FAILED, Phase.PAUSED):
+    is_over = view.phase in (Phase.FAILED, Phase.PAUSED) and not view.is_check_failed
+    if view.exists and failed and is_over:
         retry = command.format("retry --failed", view.name)
         undo = command.format("rollback", view.name) + " --reason TEXT"
         return [
             "waits for: a retry of the failed nodes" + (", or a rollback" if view.has_undo else ""),
             f"  {retry}",
             *([f"  {undo}"] if view.has_undo else []),
+            *then,
         ]
+    if view.pause:
+        return [f"waits for you: {view.pause}", *then]
     if not view.exists and view.is_ended:
         way = command.format("report", view.name)
         return ["the Job is deleted, this is its report", f"  {way}"]

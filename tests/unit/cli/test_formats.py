@@ -61,9 +61,12 @@ def test_a_form_of_output_is_as_its_golden_file(name):
     assert texts()[name].rstrip("\n") == (GOLDEN / name).read_text("utf-8").rstrip("\n")
 
 
-def rolled_out(**progress):
+def rolled_out(conditions=(), nodes=None, **progress):
     """Return a run with a rollout."""
-    status = {"phase": "Paused", "rollout": {"step": 1, "steps": 2, **progress}}
+    rollout = {"step": 1, "steps": 2, **progress}
+    status = {"phase": "Paused", "rollout": rollout, "conditions": list(conditions)}
+    if nodes is not None:
+        status["nodes"] = nodes
     meta = {"name": "sweep", "namespace": "cli", "uid": "u"}
     return view_run(parse_job({"metadata": meta, "spec": {"image": "i"}, "status": status}), ())
 
@@ -78,6 +81,36 @@ def test_a_rollout_says_how_far_it_is_and_what_it_waits_for():
     assert "all 2 steps are done" in status_screen(rolled_out(step=3), NOW, width=80)
     failed = rolled_out(checkFailure="node-1 is not Ready")
     assert "step 1 of 2: node-1 is not Ready" in status_screen(failed, NOW, width=80)
+
+
+def paused(reason, message):
+    return {"type": "Suspended", "status": "True", "reason": reason, "message": message}
+
+
+def test_a_canary_that_failed_waits_for_a_retry_and_then_for_its_approval():
+    by = paused("MaxFailedNodesExceeded", "1 of 3 nodes failed; `kubectl dsjob retry --failed`")
+    asks = {"waitsFor": "step 1 of 2: look at its nodes, then kubectl dsjob approve sweep"}
+    view = rolled_out([by], {"desired": 3, "failed": 1}, **asks)
+    lines = status_screen(view, NOW, width=80).splitlines()
+    assert lines[-3:] == [
+        "waits for: a retry of the failed nodes",
+        "  kubectl dsjob retry --failed sweep -n cli",
+        "then waits for you: step 1 of 2: look at its nodes, then kubectl dsjob approve sweep",
+    ]
+    assert "retry --failed" in progress_line(view)
+
+
+@pytest.mark.parametrize("nodes", [{"desired": 3}, {"desired": 3, "failed": 1}])
+def test_a_check_that_failed_waits_for_the_command_of_its_condition(nodes):
+    words = "the check of step 1 of 2 failed: x; `kubectl dsjob retry sweep` has it checked again"
+    view = rolled_out([paused("CheckFailed", words)], nodes, checkFailure="x")
+    assert status_screen(view, NOW, width=80).splitlines()[-1] == f"waits for you: {words}"
+
+
+def test_a_pause_by_unreachable_nodes_says_what_lets_the_run_go_on():
+    words = "1 unreachable (a); it goes on when these nodes are back"
+    view = rolled_out([paused("MaxFailedNodesExceeded", words)], {"desired": 3, "unreachable": 1})
+    assert status_screen(view, NOW, width=80).splitlines()[-1] == f"waits for you: {words}"
 
 
 @pytest.mark.parametrize(
