@@ -215,16 +215,16 @@ class RealCluster:
         outputs = self.on_all_nodes(f"cat {folder}/{file} 2>/dev/null | wc -l")
         return {node: int(text) for node, text in outputs.items()}
 
-    def kill(self, program: str) -> None:
-        """Kill one process of the system's pods with SIGKILL, by its pid, seen from its node."""
+    def kill(self, program: str, pod: str = "") -> None:
+        """Kill the processes of a program with SIGKILL, from their nodes; of one pod if named."""
         script = (
             "for p in /proc/[0-9]*; do "
-            f"tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '/bin/{program} *$'"
-            " && kill -9 ${p#/proc/} && echo killed; done; true"
+            f"tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -q '/bin/{program} *$' && "
+            f"grep -qz '^HOSTNAME={pod or '.*'}$' $p/environ && kill -9 ${{p#/proc/}} "
+            "&& echo killed; done; true"
         )
-        killed = 0
-        for pod in self.get("pods", "-n", SYSTEM)["items"]:
-            killed += self.on_node(pod["spec"]["nodeName"], script).count("killed")
+        places = {each["spec"]["nodeName"] for each in self.get("pods", "-n", SYSTEM)["items"]}
+        killed = sum(self.on_node(node, script).count("killed") for node in places)
         assert killed, f"no process of {program} found"
 
     # --- telling -----------------------------------------------------------------------

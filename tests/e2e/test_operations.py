@@ -6,7 +6,8 @@ import time
 import pytest
 
 from tests.e2e.cluster import CONTROLLER, SYSTEM, WAIT, counting, eventually, make_job
-from tests.e2e.jobs import on, shell
+from tests.e2e.jobs import on, shell, wait_condition
+from tests.e2e.test_rollout import begun, overlaps, timed, times
 
 GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
 
@@ -28,14 +29,19 @@ def metrics(cluster, pod, port):
 
 
 @pytest.mark.alone
-def test_two_replicas_take_turns_and_a_deleted_leader_is_replaced(cluster, namespace, folder):
-    slow = cluster.nodes[0]
+def test_two_replicas_take_turns_and_lose_no_run_with_their_leader(cluster, namespace, folder):
+    """One is deleted, and the other one killed, while a rollout has one node at work at a time."""
+    slow, lease = cluster.nodes[0], "daemonset-job-controller"
     work = counting(before=f'[ "$NODE_NAME" = {slow} ] && {GO}')
+    turns = {"mountPath": folder, "rollout": {"maxParallel": 1}, **timed(3)}
     scale(cluster, 2)
     try:
-        cluster.apply(make_job("pair", namespace, mountPath=folder, **work))
-        eventually(lambda: cluster.completed(namespace, "pair") == set(cluster.nodes) - {slow})
-        leader = holder(cluster, "daemonset-job-controller")
+        cluster.apply(
+            make_job("pair", namespace, mountPath=folder, **work),
+            make_job("turns", namespace, **turns),
+        )
+        eventually(lambda: len(begun(cluster, folder)) == 1, 60, "the first node is at work")
+        leader = holder(cluster, lease)
         pods = [pod["metadata"]["name"] for pod in cluster.get("pods", "-n", SYSTEM)["items"]]
         assert leader in pods
         leading = [
@@ -44,11 +50,18 @@ def test_two_replicas_take_turns_and_a_deleted_leader_is_replaced(cluster, names
         assert sorted(leading) == ["0.0", "1.0"]
 
         cluster.kubectl("delete", "pod", leader, "-n", SYSTEM)
-        eventually(lambda: holder(cluster, "daemonset-job-controller") not in {"", leader}, 60)
+        second = eventually(lambda: {holder(cluster, lease)} - {"", leader}, 60, "the other leads")
+        eventually(lambda: len(begun(cluster, folder)) == 2, 60, "the next node is at work")
+        # It does not give the Lease back, so that the third one waits until that has expired.
+        cluster.kill("job-controller", second.pop())
         cluster.on_node(slow, f"touch {folder}/go")
 
         cluster.wait_gone(namespace, "pair", timeout=120)
         assert set(cluster.runs(folder).values()) == {1}
+        wait_condition(cluster, namespace, "turns", "Complete")
+        found = times(cluster, folder)
+        assert set(found) == set(cluster.nodes)
+        assert overlaps(found) == []
     finally:
         scale(cluster, 1)
 
