@@ -90,7 +90,8 @@ def test_a_canary_by_label_waits_for_approval_and_a_promotion_ends_the_soak(
         annotate(cluster, namespace, "steps", "promote", "all")
         wait_condition(cluster, namespace, "steps", "Complete")
     records = cluster.report(namespace, "steps")["status"]["nodeStates"]
-    assert sorted(record["step"] for record in records.values()) == [1, 2, 3]
+    rest = [3] * (len(cluster.nodes) - 2)
+    assert sorted(record["step"] for record in records.values()) == [1, 2, *rest]
     assert records[canary]["step"] == 1
 
 
@@ -135,7 +136,8 @@ def test_an_aborted_run_starts_no_further_node_and_no_retry_revives_it(cluster, 
 
 
 def test_enough_completed_nodes_end_the_run_and_the_others_are_named(cluster, namespace, folder):
-    spec = {"rollout": {"maxParallel": 1}, "successPolicy": {"minCompleted": 2}, **timed(1)}
+    enough = len(cluster.nodes) - 1
+    spec = {"rollout": {"maxParallel": 1}, "successPolicy": {"minCompleted": enough}, **timed(1)}
     cluster.apply(make_job("enough", namespace, mountPath=folder, **spec))
     found = wait_condition(cluster, namespace, "enough", "Complete")
     assert found["reason"] == "MinCompletedReached"
