@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from daemonset_job.api.history_entry import HistoryEntry
@@ -51,12 +51,10 @@ def append_history(
     """
     history = list(before.history)
     for entry in entries:
-        last = history[-1].time if history else None
-        is_late = last is None or entry.time is None or entry.time >= last
         history.append(
             replace(
                 entry,
-                time=entry.time if is_late else last,
+                time=_time_of(entry, history),
                 message=single_line(entry.message, _MESSAGE_LIMIT),
                 by=single_line(entry.by, _CLIENT_LIMIT),
             )
@@ -64,6 +62,19 @@ def append_history(
     excess = max(len(history) - FIRST_KEPT - NEWEST_KEPT, 0)
     del history[FIRST_KEPT : FIRST_KEPT + excess]
     return replace(status, history=tuple(history), omitted_history=before.omitted_history + excess)
+
+
+def _time_of(entry: HistoryEntry, history: list[HistoryEntry]) -> datetime | None:
+    """Return the time of an entry: not before that of the last one, nor that of its like.
+
+    To a receiver of notifications, two pauses of one time are the same.
+    """
+    last = history[-1].time if history else None
+    if entry.time is None or last is None:
+        return entry.time
+    time = max(entry.time, last)
+    is_known = any((each.reason, each.time) == (entry.reason, time) for each in history)
+    return time + timedelta(seconds=1) if is_known else time
 
 
 def _new_entries(

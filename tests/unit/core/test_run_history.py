@@ -8,6 +8,7 @@ import pytest
 from daemonset_job.api import names
 from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job_spec import FailurePolicy
+from daemonset_job.api.notifications import Delivery
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
 from job_controller.core.decide import decide
 from job_controller.core.history import closed_status
@@ -172,6 +173,17 @@ def test_times_do_not_go_back():
     before = ReportStatus(history=(HistoryEntry(at(10), "Paused"),))
     after = append_history(before, before, [HistoryEntry(at(5), "Resumed")])
     assert [entry.time for entry in after.history] == [at(10), at(10)]
+
+
+def test_two_pauses_of_one_second_are_two_to_a_receiver():
+    """A receiver knows them by reason and time, and so does the record of what it was sent."""
+    history = (HistoryEntry(at(10), "Paused"), HistoryEntry(at(10), "Resumed"))
+    before = ReportStatus(start_time=NOW, history=history)
+    after = append_history(before, before, [HistoryEntry(at(5), "Paused", "again")])
+    assert after.history[-1].time == at(11)
+    sent = Delivery(events=("Paused",), event="Paused", time=at(10))
+    (due,) = replace(after, notifications={"ops": sent}).due_notifications("ops")
+    assert due.message == "again"
 
 
 @pytest.mark.parametrize("count", [50, 51, 120])
