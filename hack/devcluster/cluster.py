@@ -11,6 +11,7 @@ from hack.devcluster import (
     dockerd,
     fakenodes,
     gobuild,
+    inotify,
     kindconfig,
     shell,
     state,
@@ -138,6 +139,8 @@ def _create(paths: Paths, wanted: ClusterState) -> None:
     fakenodes.stop(paths)
     if containers(wanted.name):
         _delete(wanted.name)
+    if words := inotify.read_problem(wanted.nodes):
+        say(f"cluster {wanted.name}: {words}")
     remove(paths.state)
     paths.state.mkdir(parents=True)
     log = paths.logs / "kind-create.log"
