@@ -22,6 +22,7 @@ from job_controller.core.plan import (
 )
 from job_controller.core.settings import Settings
 from job_controller.core.state.ended_pods import is_orphan
+from job_controller.core.state.left_nodes import LEFT_PODS_SECONDS
 from job_controller.snapshots import cached_snapshot
 from tests.unit.builders import NOW, gated_pod, make_pod
 from tests.unit.core.runs import spec
@@ -56,7 +57,7 @@ def test_orphans_are_deleted_before_the_start_of_a_failed_run_is_taken_back():
     plan = decided(cluster, orphans=ORPHANS)
     assert kinds(plan) == [DeletePods, WriteStatus]
     assert deleted(plan) == ["a", "b"]
-    assert plan.requeue_after == 1.0
+    assert plan.requeue_after == LEFT_PODS_SECONDS
     assert written(plan).condition(ConditionType.SUSPENDED).message.endswith("be changed: a,b")
     assert kinds(decided(cluster)) == [CheckNoPodMayStart, WriteStatus]
 
@@ -77,7 +78,7 @@ def test_the_job_starts_again_only_without_orphans():
     cluster.has_daemon_set, cluster.has_report = False, False
     plan = decided(cluster, orphans=ORPHANS)
     assert kinds(plan) == [CheckJobUnchanged, DeletePods, WriteStatus]
-    assert (deleted(plan), plan.requeue_after) == (["a", "b"], 1.0)
+    assert (deleted(plan), plan.requeue_after) == (["a", "b"], LEFT_PODS_SECONDS)
     ending = tuple(replace(pod, is_terminating=True) for pod in ORPHANS)
     assert DeletePods not in kinds(decided(cluster, orphans=ending))
     assert kinds(decided(cluster)) == [DryRunDaemonSet]
