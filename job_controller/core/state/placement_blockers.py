@@ -96,13 +96,14 @@ def _nodes_with_stuck_pod(snapshot: Snapshot, counts: NodeCounts) -> list[str]:
     """Return the nodes that are not Ready and whose only pod is being deleted.
 
     Completed ones are included. Desired nodes are known by their pods, so the run waits for the
-    successor of such a pod.
+    successor of such a pod. A pod that has ended keeps no successor off.
     """
     return sorted(
         {
             pod.node_name
             for pod in snapshot.pods
             if pod.is_terminating
+            and not pod.is_terminal
             and pod.node_name not in counts.nodes
             and (node := snapshot.nodes.get(pod.node_name)) is not None
             and not node.ready

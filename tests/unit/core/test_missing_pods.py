@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from daemonset_job.api.states import ConditionType
+from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from tests.unit.builders import NOW, done, make_cluster, make_node, make_pod
 from tests.unit.core.runs import lost, reason_of, run
@@ -45,6 +46,18 @@ def test_pods_of_nodes_that_are_down_are_not_asked_about():
     cluster.nodes["b"] = lost("b")
     cluster.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
     assert not decide(cluster.snapshot(), NOW).has_missing_pods
+
+
+def test_a_deleted_pod_that_has_ended_on_a_node_that_is_down_keeps_nothing_up():
+    cluster = make_cluster("a", "b", gated=True, evidence={"b": done("b")}, desired=1)
+    taint = Taint("node.kubernetes.io/not-ready", "NoSchedule")
+    cluster.nodes["b"] = replace(lost("b"), taints=(taint,))
+    ending = replace(make_pod("b"), is_terminating=True, phase="Failed")
+    cluster.pods = [make_pod("a"), ending]
+    assert reason_of(run(cluster)) == "NodesActive"
+    # A pod that has not ended keeps its successor off, and the run waits for that one.
+    cluster.pods = [make_pod("a"), replace(ending, phase="Running")]
+    assert reason_of(run(cluster)) == "NodesUnreachable"
 
 
 def test_a_reported_refusal_stays_until_the_next_search():
