@@ -150,7 +150,8 @@ class Watch:
         now, snapshot = self._world.loop.moment, self._snapshot()
         self._lost_at = self.known_until
         self._pending.clear()
-        self._pending.append((now + seconds, "LIST", snapshot, now))
+        # What was on its way when the watch was lost is known only by the list.
+        self._pending.append((now + seconds, "LIST", snapshot, self._lost_at))
         self._stalled_until = max(self._stalled_until, now + seconds)
         if self._timer is not None:
             self._timer.cancel()
