@@ -20,6 +20,7 @@ from job_controller.actions.status_log import log_failed_nodes
 from job_controller.actions.writer import Writer
 from job_controller.core.plan import DeleteReport
 from job_controller.core.render.report_status import build_status_patch
+from job_controller.core.render.subscriptions import with_current_deliveries
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.metrics import Metrics
 
@@ -76,6 +77,7 @@ class ReportActions:
         comes late.
         """
         seen = decided_on or report
+        status = with_current_deliveries(status, report.status)
         # A closing write must not overwrite the final status of a run that has just ended: a new
         # leader may not have it in its cache yet. Nor may one replace entries of the history which
         # a write made that had no answer.

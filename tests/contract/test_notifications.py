@@ -6,7 +6,7 @@ import itertools
 import pytest
 from loguru import logger
 
-from daemonset_job.kube.client.resource import EVENTS, JOB_REPORTS, JOBS
+from daemonset_job.kube.client.resource import EVENTS, JOB_REPORTS, JOBS, PODS
 from job_controller.core.receivers import MessageFormat
 from job_controller.metrics import Metrics
 from tests.contract.controller_cluster import FakeCluster, running, until, virtual_clock
@@ -396,3 +396,19 @@ async def test_a_message_of_slack_has_one_line_without_control_sequences(
         ),
         "mrkdwn": False,
     }
+
+
+async def test_a_reconcile_that_began_before_does_not_have_it_sent_again(
+    server, cluster, receiver, tmp_path
+):
+    receiver.delay_seconds = 5
+    cluster.join("b")
+    async with running(server, receivers=(configured(tmp_path, "ops", receiver.url),)):
+        cluster.apply(notify=NOTIFY)
+        await until(cluster.is_settled)
+        assert receiver.got
+        server.delay_next("PATCH", "/pods/", 20)
+        server.remove(PODS, cluster.pod("b")["metadata"]["name"])
+        await asyncio.sleep(600)
+    assert receiver.events == ["default/sample Started"]
+    assert delivery(cluster)["sent"] == 1

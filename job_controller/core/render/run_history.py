@@ -38,7 +38,7 @@ def with_history(
 
     `status` is the Job's next status, from which `after` was made; `job` has the present one.
     """
-    entries = list(_new_entries(before, job, status, now))
+    entries = _new_entries(before, job, status, now)
     return append_history(replace(after, observed_retry=status.observed_retry), before, entries)
 
 
@@ -79,25 +79,28 @@ def _time_of(entry: HistoryEntry, history: list[HistoryEntry]) -> datetime | Non
 
 def _new_entries(
     before: ReportStatus, job: Job, status: JobStatus, now: datetime
-) -> Iterator[HistoryEntry]:
+) -> list[HistoryEntry]:
     """Return what happened between a report's status and the Job's next one."""
     moment = whole_seconds(now)
     # A report that does not name a generation is new, or of version 0.1.0: it shows no request.
     is_known = before.job_generation is not None
+    found: list[HistoryEntry] = []
     if is_known and status.observed_retry != before.observed_retry:
         request = single_line(status.observed_retry, _REQUEST_LIMIT)
         words = f"retry requested: {request}"
-        yield HistoryEntry(moment, HistoryReason.RETRY_REQUESTED, words, job.retry_manager)
-    yield from _earlier_failure(before, job)
+        found.append(HistoryEntry(moment, HistoryReason.RETRY_REQUESTED, words, job.retry_manager))
+    found += _earlier_failure(before, job)
     is_changed = is_known and status.observed_generation > (before.job_generation or 0)
     client = job.spec_manager if is_changed else ""
     if is_changed:
         words = f"spec changed (generation {status.observed_generation})"
-        yield HistoryEntry(moment, HistoryReason.SPEC_CHANGED, words, client)
-    yield from _rollout_entries(before.rollout, status.rollout, job, moment)
-    yield from _altered_entries(before, job, status, moment)
-    yield from _phase_entries(before, job, status, moment, client)
-    yield from rollback_entries(before, job, status, moment)
+        found.append(HistoryEntry(moment, HistoryReason.SPEC_CHANGED, words, client))
+    found += _rollout_entries(before.rollout, status.rollout, job, moment)
+    found += _altered_entries(before, job, status, moment)
+    followed = replace(before, history=(*before.history, *found))
+    found += _phase_entries(followed, job, status, moment, client)
+    found += rollback_entries(before, job, status, moment)
+    return found
 
 
 def _earlier_failure(before: ReportStatus, job: Job) -> Iterator[HistoryEntry]:
@@ -162,19 +165,30 @@ def _pause_entries(
 
     A pause may begin while another one lasts: a node fails, or a step ends, while a person has
     suspended the run. Once he resumes it, it is still paused, and by something else.
+
+    The history of `before` has what was requested just now. An earlier pause that it answers is
+    over, also if the next one has the same words.
     """
     suspended = status.condition(ConditionType.SUSPENDED)
     reason = suspended.reason if suspended is not None else ""
     words = suspended.message if suspended is not None else ""
     is_new = before.phase != Phase.PAUSED
-    last = next((each for each in reversed(before.history) if each.reason in _PAUSES), None)
     if reason in _ASKING:
-        if is_new or last is None or last.reason != HistoryReason.WAITING_FOR_APPROVAL:
+        asked = _open_pause(before, _ANSWERS_TO_STEP)
+        if is_new or asked is None or asked.reason != HistoryReason.WAITING_FOR_APPROVAL:
             yield HistoryEntry(moment, HistoryReason.WAITING_FOR_APPROVAL, words)
         return
+    last = _open_pause(before, _ANSWERS_TO_FAILURE)
     if is_new or (reason in _FAILURES and _has_other_cause(job, reason, last, words)):
         by = client if reason == SuspendedReason.SUSPENDED else ""
         yield HistoryEntry(moment, HistoryReason.PAUSED, words or "paused", by)
+
+
+def _open_pause(before: ReportStatus, answers: frozenset[str]) -> HistoryEntry | None:
+    """Return the last pause in the history, None if there is none, or an answer follows it."""
+    ends = (each for each in reversed(before.history) if each.reason in _PAUSES | answers)
+    last = next(ends, None)
+    return last if last is not None and last.reason in _PAUSES else None
 
 
 def _has_other_cause(job: Job, reason: str, last: HistoryEntry | None, words: str) -> bool:
@@ -219,7 +233,12 @@ _ASKING: Final = frozenset(
 _FAILURES: Final = frozenset(
     {SuspendedReason.MAX_FAILED_NODES_EXCEEDED, SuspendedReason.CHECK_FAILED}
 )
-_PAUSES: Final = frozenset({HistoryReason.PAUSED, HistoryReason.WAITING_FOR_APPROVAL})
+_PAUSES: Final[frozenset[str]] = frozenset(
+    {HistoryReason.PAUSED, HistoryReason.WAITING_FOR_APPROVAL}
+)
+# What ends a pause for a failure, and one for a step, whether or not another one follows at once.
+_ANSWERS_TO_FAILURE: Final[frozenset[str]] = frozenset({HistoryReason.RETRY_REQUESTED})
+_ANSWERS_TO_STEP: Final[frozenset[str]] = _ANSWERS_TO_FAILURE | {HistoryReason.STEP_STARTED}
 _ENDS: Final = {
     Phase.SUCCEEDED: (ConditionType.COMPLETE, HistoryReason.COMPLETED),
     Phase.FAILED: (ConditionType.FAILED, HistoryReason.FAILED),

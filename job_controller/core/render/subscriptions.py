@@ -25,3 +25,17 @@ def with_subscriptions(
         for each in wanted
     }
     return replace(after, notifications=rows)
+
+
+def with_current_deliveries(status: ReportStatus, current: ReportStatus) -> ReportStatus:
+    """Return the status to be written, with what the receivers were notified of until now.
+
+    The notifier records that beside the reconciles. A status that was decided on an older report
+    would have a notification sent again. Who is to be notified, and of what, it says itself.
+    """
+    known = current.notifications
+    rows = {
+        name: replace(known.get(name, delivery), events=delivery.events)
+        for name, delivery in status.notifications.items()
+    }
+    return replace(status, notifications=rows)

@@ -6,7 +6,8 @@ import pytest
 
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy
-from daemonset_job.api.rollout import Rollout, Step
+from daemonset_job.api.rollout import Check, Rollout, Step
+from tests.unit.builders import make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
 
 APPROVAL = steps(Step(nodes=1, needs_approval=True), max_parallel=1)
@@ -93,3 +94,50 @@ def test_further_failures_of_a_paused_run_are_no_further_pause():
     world.step(40)
     assert "2 of 3 nodes failed" in world.condition("Suspended")[2]
     assert pauses(world) == ["Paused"]
+
+
+def test_a_step_that_asks_after_another_one_was_approved_in_a_held_run_is_a_pause_of_its_own():
+    nobody = {"matchLabels": {"canary": "true"}}
+    world = make_world(steps(Step(nodes=1, needs_approval=True), Step(selector=nobody)))
+    world.complete("a")
+    world.step(5)
+    suspend(world, True)
+    world.request(approved_step=1)
+    world.step(5)
+    suspend(world, False)
+    assert world.condition("Suspended")[1] == "CheckInconclusive"
+    assert pauses(world) == ["WaitingForApproval", "WaitingForApproval"]
+    world.step(20)
+    assert len(pauses(world)) == 2
+    assert "step 2 of 2" in world.cluster.report_status["history"][-1]["message"]
+
+
+def test_a_check_that_fails_once_more_after_a_retry_of_a_held_run_is_a_pause_of_its_own():
+    ready = Check(node_ready=True, timeout_seconds=30)
+    world = make_world(steps(Step(nodes=1, check=ready)))
+    world.complete("a")
+    away = replace(make_node("a"), ready=False, ready_changed_at=world.now)
+    world.cluster.nodes["a"] = away
+    world.step(45)
+    suspend(world, True)
+    world.retry()
+    world.step(45)
+    suspend(world, False)
+    assert world.condition("Suspended")[1] == "CheckFailed"
+    assert pauses(world) == ["Paused", "Paused"]
+    world.step(20)
+    assert len(pauses(world)) == 2
+
+
+def test_a_failure_that_is_known_is_not_said_again_when_a_step_is_approved():
+    world = make_world(steps(Step(nodes=1, needs_approval=True), max_parallel=2))
+    world.complete("a")
+    world.lose("b")
+    world.step(10)
+    suspend(world, True)
+    world.request(approved_step=1)
+    world.step(5)
+    suspend(world, False)
+    assert world.condition("Suspended")[1] == "MaxFailedNodesExceeded"
+    assert pauses(world)[-1:] == ["Paused"]
+    assert pauses(world).count("Paused") == 1
