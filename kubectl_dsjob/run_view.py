@@ -64,13 +64,23 @@ class NodeView:
         return self.last_lines[-1] if self.last_lines else self.message
 
 
+# What pauses a run, and is in its condition alone.
+_SHOWN_PAUSES: Final = frozenset(
+    {
+        SuspendedReason.MAX_FAILED_NODES_EXCEEDED,
+        SuspendedReason.CHECK_FAILED,
+        SuspendedReason.CLUSTER_STOPPED,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RunView:
     """One run. `exists` says whether its Job still exists; `report` is the name of its report.
 
     `batch` says how far a rollout is, and `waits_for` what it asks of a person; "" for none.
-    `pause` says why it is paused after a failure, and what lets it go on, "" for another pause;
-    `is_check_failed`: it is by the check of a step.
+    `pause` says why it is paused after a failure, or by a stop of all Jobs, and what lets it go on;
+    `pause_reason` is which of these it is. Both are "" for another pause.
     `has_undo` says whether its spec has a rollback that a person can request.
     `is_aborted`: a person has ended it, and no retry revives it.
     """
@@ -89,7 +99,7 @@ class RunView:
     batch: str = ""
     waits_for: str = ""
     pause: str = ""
-    is_check_failed: bool = False
+    pause_reason: str = ""
     created_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
@@ -154,7 +164,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         batch=_batch(job.status.rollout),
         waits_for=_text(job.status.rollout.waits_for) if job.status.rollout else "",
         pause=_text(pause.message) if pause is not None else "",
-        is_check_failed=pause is not None and pause.reason == SuspendedReason.CHECK_FAILED,
+        pause_reason=_text(pause.reason) if pause is not None else "",
         created_at=job.created_at,
         started_at=job.status.start_time,
         completed_at=job.status.completion_time,
@@ -167,12 +177,11 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
 
 
 def _find_pause(job: Job) -> Condition | None:
-    """Return the condition of a run that is paused after a failure, None for any other run."""
+    """Return the condition of a run that a failure or a stop of all Jobs pauses, else None."""
     found = job.status.condition(ConditionType.SUSPENDED)
     if found is None or not found.status or job.status.phase != Phase.PAUSED:
         return None
-    failures = (SuspendedReason.MAX_FAILED_NODES_EXCEEDED, SuspendedReason.CHECK_FAILED)
-    return found if found.reason in failures else None
+    return found if found.reason in _SHOWN_PAUSES else None
 
 
 def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:

@@ -8,6 +8,7 @@ from textwrap import wrap
 from typing import Final
 
 from daemonset_job.api.fold_names import fold
+from daemonset_job.api.reasons import SuspendedReason
 from daemonset_job.api.states import NodeState, Phase
 from kubectl_dsjob.rollback_view import rollback_lines, rollback_step
 from kubectl_dsjob.run_view import NodeView, RunView
@@ -78,16 +79,14 @@ def next_step(view: RunView, flags: str = "") -> list[str]:
 
 def _open_step(view: RunView, command: str) -> list[str]:
     """Return the next step of a run that nobody has ended, or of its report."""
-    if view.is_suspended:
-        way = command.format("resume", view.name)
-        return ["waits for: you, because it is suspended", f"  {way}"]
+    if held := _holds(view, command):
+        return held
     asks = [f"waits for you: {view.waits_for}"] if view.waits_for and not view.is_ended else []
     if asks and not view.pause:
         return asks
     then = [f"then {line}" for line in asks]
     failed = [node for node in view.nodes if node.state == NodeState.FAILED] or view.totals.failed
-    is_over = view.phase in (Phase.FAILED, Phase.PAUSED) and not view.is_check_failed
-    if view.exists and failed and is_over:
+    if view.exists and failed and _waits_for_retry(view):
         retry = command.format("retry --failed", view.name)
         undo = command.format("rollback", view.name) + " --reason TEXT"
         return [
@@ -102,6 +101,23 @@ def _open_step(view: RunView, command: str) -> list[str]:
         way = command.format("report", view.name)
         return ["the Job is deleted, this is its report", f"  {way}"]
     return []
+
+
+def _holds(view: RunView, command: str) -> list[str]:
+    """Return who has suspended the run, and all Jobs; nothing if nobody has."""
+    is_stopped = view.pause_reason == SuspendedReason.CLUSTER_STOPPED
+    lines = [f"waits: {view.pause}"] if is_stopped else []
+    if view.is_suspended:
+        way = command.format("resume", view.name)
+        lines += ["waits for: you, because it is suspended", f"  {way}"]
+    return lines
+
+
+def _waits_for_retry(view: RunView) -> bool:
+    """Return whether a retry of its failed nodes is what lets the run go on, and nothing else."""
+    if view.phase != Phase.PAUSED:
+        return view.phase == Phase.FAILED
+    return view.pause_reason != SuspendedReason.CHECK_FAILED and not view.totals.unreachable
 
 
 def _aborted_step(view: RunView, command: str, flags: str) -> list[str]:

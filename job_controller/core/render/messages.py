@@ -32,9 +32,10 @@ def with_message(run: RunState, counts: NodeCounts, job: Job) -> RunState:
     if not run.reason or run.message:
         return run
     if run.reason == FailedReason.MAX_FAILED_NODES_EXCEEDED:
-        message = failure_message(counts, run.allowed, allowed_unreachable(job, counts))
+        away = allowed_unreachable(job, counts)
+        message = failure_message(counts, run.allowed, away)
         if run.outcome == RunOutcome.PAUSED:
-            message += f"; {_pause_answer(counts, job)}"
+            message += f"; {_pause_answer(counts, job, run.allowed, away)}"
     elif run.reason == FailedReason.DEADLINE_EXCEEDED:
         message = _deadline_message(counts, job)
     elif run.reason == CompleteReason.MIN_COMPLETED_REACHED:
@@ -119,12 +120,26 @@ def failure_message(counts: NodeCounts, allowed: int, away: int | None = None) -
     return "; ".join(parts)[:_MESSAGE_LIMIT] + limit
 
 
-def _pause_answer(counts: NodeCounts, job: Job) -> str:
-    """Return what lets a run go on that is paused because of its nodes."""
-    words = "it goes on when these nodes are back"
-    if counts.names(NodeState.FAILED):
-        words = f"{plugin_command('retry --failed', job)} tries the failed nodes again"
-    return f"{words}, and a higher spec.failurePolicy.maxFailedNodes lets the others go on"
+def _pause_answer(counts: NodeCounts, job: Job, allowed: int, away: int | None) -> str:
+    """Return what lets a run go on that is paused because of its nodes; see `failure_message`.
+
+    Only what is over its limit keeps it paused.
+    """
+    failed = len(counts.names(NodeState.FAILED))
+    unreachable = len(counts.names(NodeState.UNREACHABLE))
+    is_by_failed = failed > (0 if away is None else allowed)
+    is_by_away = unreachable > (allowed if away is None else away)
+    answers = []
+    if is_by_failed:
+        answers.append(f"{plugin_command('retry --failed', job)} tries the failed nodes again")
+    if is_by_away:
+        which = "the unreachable" if failed else "these"
+        answers.append(f"it goes on when {which} nodes are back")
+    limits = ["maxFailedNodes"] if away is None or is_by_failed else []
+    limits += ["maxUnreachableNodes"] if away is not None and is_by_away else []
+    a, verb = ("a ", "lets") if len(limits) == 1 else ("", "let")
+    higher = f"{a}higher spec.failurePolicy.{' and '.join(limits)} {verb} the others go on"
+    return f"{', '.join(answers)}, and {higher}"
 
 
 def _describe_failures(counts: NodeCounts, failed: Sequence[str]) -> str:

@@ -113,6 +113,27 @@ def test_a_pause_by_unreachable_nodes_says_what_lets_the_run_go_on():
     assert status_screen(view, NOW, width=80).splitlines()[-1] == f"waits for you: {words}"
 
 
+def test_a_pause_by_failed_and_unreachable_nodes_has_the_words_of_its_condition():
+    words = "1 of 3 nodes failed; 1 unreachable; `kubectl dsjob retry --failed sweep` and the rest"
+    nodes = {"desired": 3, "failed": 1, "unreachable": 1}
+    view = rolled_out([paused("MaxFailedNodesExceeded", words)], nodes)
+    assert status_screen(view, NOW, width=80).splitlines()[-1] == f"waits for you: {words}"
+
+
+@pytest.mark.parametrize("nodes", [{"desired": 3}, {"desired": 3, "failed": 1}])
+def test_a_stop_of_all_jobs_is_what_a_run_waits_for(nodes):
+    words = "an administrator has stopped all Jobs. It ends with kubectl dsjob resume-all"
+    view = rolled_out([paused("ClusterStopped", words)], nodes, waitsFor="step 1 of 2: approve")
+    assert status_screen(view, NOW, width=80).splitlines()[-1] == f"waits: {words}"
+    assert words in progress_line(view)
+    suspended = replace(view, is_suspended=True)
+    assert status_screen(suspended, NOW, width=80).splitlines()[-3:] == [
+        f"waits: {words}",
+        "waits for: you, because it is suspended",
+        "  kubectl dsjob resume sweep -n cli",
+    ]
+
+
 @pytest.mark.parametrize(
     ("asked", "seen", "is_ended"), [("", "", True), ("1", "", False), ("1", "1", True)]
 )

@@ -84,6 +84,36 @@ def test_a_run_that_waits_for_unreachable_nodes_says_what_lets_it_go_on():
     assert "retry" not in message
 
 
+def test_a_run_that_waits_because_of_maxunreachablenodes_names_that_limit():
+    policy = FailurePolicy(FailureAction.PAUSE, max_failed_nodes=1, max_unreachable_nodes=0)
+    world = RolloutWorld("a", "b", "c", rollout=Rollout(max_parallel=1), failure_policy=policy)
+    fail_node(world)
+    world.lose("b")
+    world.step(10)
+    message = world.condition("Suspended")[2]
+    assert "goes on when the unreachable nodes are back" in message
+    assert "retry" not in message
+    higher = "a higher spec.failurePolicy.maxUnreachableNodes lets the others go on"
+    assert higher in message
+    spec = world.cluster.job.spec
+    policy = replace(policy, max_unreachable_nodes=1)
+    world.cluster.job = replace(world.cluster.job, spec=replace(spec, failure_policy=policy))
+    world.step(5)
+    assert world.phase == "Running"
+
+
+def test_a_run_that_is_over_both_limits_names_both_answers():
+    policy = FailurePolicy(FailureAction.PAUSE, max_unreachable_nodes=0)
+    world = RolloutWorld("a", "b", "c", rollout=Rollout(max_parallel=1), failure_policy=policy)
+    fail_node(world)
+    world.lose("b")
+    world.step(10)
+    message = world.condition("Suspended")[2]
+    assert "retry --failed" in message
+    assert "goes on when the unreachable nodes are back" in message
+    assert "maxFailedNodes and maxUnreachableNodes let the others go on" in message
+
+
 def test_a_stop_of_all_jobs_has_its_own_command():
     world = RolloutWorld("a", rollout=Rollout(max_parallel=1))
     stop(world)
