@@ -130,8 +130,12 @@ OTHER_MUTANTS = MUTANTS.keys() - {each.mutant for each in INVARIANTS.values()}
 MUTANT_SEEDS = 300
 RARE = {
     "removes_gates_by_cached_ledger": 5600,
-    "reads_no_previous_log": 430,
-    "counts_by_name": 260,
+    "reads_no_previous_log": 480,
+    "counts_by_name": 300,
+    "forgets_failed_nodes": 100,
+    "keeps_findings_of_earlier_attempts": 150,
+    "keeps_results_after_gaps": 65,
+    "ignores_failure_tokens": 30,
     "reports_pause_early": 2800,
     "expects_every_restart": 800,
     "counts_time_before_cause": 30,
@@ -144,7 +148,7 @@ RARE = {
     "continues_after_abort": holds.FIRST_SEED,
     "needs_one_node": holds.FIRST_SEED,
     "trusts_cached_lists": drains.FIRST_SEED,
-    "ignores_deadlines_of_starts": scheduled_jobs.FIRST_SEED,
+    "ignores_deadlines_of_starts": scheduled_jobs.FIRST_SEED + 40,
     "leaves_orphans": orphans.FIRST_SEED + 80,
 }
 
