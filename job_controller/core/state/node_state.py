@@ -66,9 +66,11 @@ def assess_node(context: RunContext, inputs: NodeInputs) -> NodeAssessment:
         return _assess_failed(context, _with_last_line(record, inputs), inputs)
     if record.state == NodeState.FAILED and record.pod_uid == inputs.pod.uid:
         return NodeAssessment(record, replace_pod=True)
-    if record.retry != context.retry and (
-        record.state == NodeState.FAILED or not is_of_pod(record, inputs.pod)
-    ):
+    is_over = record.state == NodeState.FAILED or (
+        # The record of a node that left before it was retried need not name a pod.
+        record.state == NodeState.REMOVED and record.pod_uid != inputs.pod.uid
+    )
+    if record.retry != context.retry and (is_over or not is_of_pod(record, inputs.pod)):
         # The first pod since the retry: of the earlier tries only their number counts.
         record = NodeRecord(
             uid=record.uid,
