@@ -61,6 +61,7 @@ class Fact(NamedTuple):
     start: int = 0
     retry: str = ""
     since: str = ""
+    revision: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +131,12 @@ def node_left(node: Node) -> Fact:
     return Fact(node.uid, _LEFT, since=since)
 
 
-def pods_rejected(node: Node, retry: str) -> Fact:
-    """Return the fact that the kubelet of the node rejects its pods, one after the other."""
-    return Fact(node.uid, REJECTED, retry=retry)
+def pods_rejected(node: Node, retry: str, revision: str = "") -> Fact:
+    """Return the fact that the kubelet of the node rejects its pods, one after the other.
+
+    Those of a revision: what the Job runs since may not be rejected.
+    """
+    return Fact(node.uid, REJECTED, retry=retry, revision=revision)
 
 
 def not_starting(node: Node, pod: Pod, retry: str, seen: Sightings) -> Fact | None:
@@ -154,7 +158,7 @@ def not_starting(node: Node, pod: Pod, retry: str, seen: Sightings) -> Fact | No
         return _of_start(pod, UNEXPLAINED, retry) if is_unexplained else None
     kind = _KINDS.get(cause.reason, "")
     if kind == REJECTED:
-        return pods_rejected(node, retry)
+        return pods_rejected(node, retry, pod.revision)
     return _of_start(pod, kind, retry) if kind else None
 
 
@@ -215,7 +219,7 @@ def update_sightings(
         if newest := _newest_end(pod, ends.get(pod.uid)):
             holding.add(newest)
         if name in observed.failed or has_started(pod):
-            settled.add(pods_rejected(node, observed.retry))
+            settled.add(pods_rejected(node, observed.retry, pod.revision))
         if name in observed.failed:
             holding.add(node_failed(node))
         elif name not in observed.tainted and (

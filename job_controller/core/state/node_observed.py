@@ -94,7 +94,7 @@ def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs)
 
 def _follows_rejected_pod(context: RunContext, reason: str, inputs: NodeInputs) -> bool:
     """Return whether the pod follows a rejected one and shows no state yet."""
-    was_rejected = pods_rejected(inputs.node, context.retry) in context.seen
+    was_rejected = pods_rejected(inputs.node, context.retry, inputs.pod.revision) in context.seen
     return not reason or (was_rejected and reason == NodeReason.SCHEDULING_GATED)
 
 

@@ -48,7 +48,9 @@ def timeout_failure(
         )
     if (fact := find_start_fact(context, inputs)) is not None:
         limits.append(_start_deadline(context, record, inputs, fact))
-    elif pod.is_gated and (before := context.seen.get(pods_rejected(inputs.node, context.retry))):
+    elif pod.is_gated and (
+        before := context.seen.get(pods_rejected(inputs.node, context.retry, pod.revision))
+    ):
         limits.append((before.forgotten_at or context.now, "", ""))
     for moment, reason, message in sorted(limits):
         if reason and moment <= context.now:

@@ -79,6 +79,13 @@ def test_a_task_that_starts_ends_the_rejections():
     assert counted((100, REJECTED), (1, make_pod("a")), (10, REJECTED)) == 10
 
 
+def test_rejections_of_an_earlier_revision_do_not_count():
+    first, second = (replace(REJECTED, revision=f"{number}-hash") for number in (1, 2))
+    waiting = gated_pod("a", revision=second.revision)
+    assert counted((25, first), (5, waiting), (20, second)) == 20
+    assert counted((25, second), (5, waiting), (20, second)) == 45
+
+
 def test_another_try_begins_again():
     assert counted((100, REJECTED), (0, REJECTED)) == 100
     seen = update_sightings({}, ObservedObjects({"a": REJECTED}, {"a": NODE}), NOW)
