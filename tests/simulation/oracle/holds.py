@@ -228,8 +228,12 @@ class Holds:
         )
 
     def _is_done(self, run: PodRun, job_uid: str) -> bool:
-        """Return whether this very pod has completed its node, whatever is due since."""
-        return self.oracle.evidence.is_of(run, job_uid)
+        """Return whether this very pod has completed its node, whatever is due since.
+
+        It has, too, if the node was registered again after that.
+        """
+        entered = self.oracle.evidence.entered_pods.get((job_uid, run.machine.name))
+        return bool(entered == run.pod_uid)
 
 
 def _key(spec: Raw) -> str:
