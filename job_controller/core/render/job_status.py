@@ -252,9 +252,10 @@ def node_totals(counts: NodeCounts) -> NodeTotals:
     completed = counts.names(NodeState.COMPLETED)
     failed = counts.names(NodeState.FAILED)
     unreachable = counts.names(NodeState.UNREACHABLE)
+    without_pod = max(counts.missing - len(counts.failed_without_pod), 0)
     return NodeTotals(
         desired=counts.desired,
-        waiting=len(counts.names(NodeState.WAITING)) + counts.missing,
+        waiting=len(counts.names(NodeState.WAITING)) + without_pod,
         active=len(counts.names(NodeState.ACTIVE)),
         completed=len(completed),
         failed=len(failed),

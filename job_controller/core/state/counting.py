@@ -36,6 +36,7 @@ from job_controller.core.state.desired_count import (
     observed_daemon_set,
 )
 from job_controller.core.state.due_again import is_of_earlier_try, is_stale, stamp
+from job_controller.core.state.failed_without_pod import find_failed_without_pod
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.node_observed import record_from_pod
@@ -140,6 +141,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         ending=ending,
         skipped=skipped,
         completed_without_pod=without_pod,
+        failed_without_pod=find_failed_without_pod(snapshot, ledger, records, counted),
         completed_unselected=unselected,
         surplus_pods=surplus_pods,
         desired_is_known=daemon_set is not None and daemon_set.observed_generation > 0,

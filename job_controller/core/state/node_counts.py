@@ -62,6 +62,8 @@ class NodeCounts:
             it, and once that is gone, only the record.
         skipped: Why each node is skipped that the Job selects and that is not desired, by its name.
         completed_without_pod: Completed nodes that have no pod at the moment. They stay counted.
+        failed_without_pod: The records of failed nodes that have no pod at the moment. They count
+            as failed, and among the missing ones as well.
         completed_unselected: Completed nodes that the DaemonSet does not choose any more, because
             their labels or taints changed. They stay counted, too.
         surplus_pods: Pods that only this controller deletes. One kind is a pod of a deleted node,
@@ -91,6 +93,7 @@ class NodeCounts:
     ending: Mapping[str, NodeRecord] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     completed_without_pod: frozenset[str] = frozenset()
+    failed_without_pod: Mapping[str, NodeRecord] = field(default_factory=dict)
     completed_unselected: frozenset[str] = frozenset()
     surplus_pods: tuple[Pod, ...] = ()
     desired_is_known: bool = True
@@ -108,6 +111,8 @@ class NodeCounts:
         found |= {name for name, record in self.absent.items() if record.state in states}
         if NodeState.COMPLETED in states:
             found |= self.completed_without_pod | self.completed_unselected
+        if NodeState.FAILED in states:
+            found |= self.failed_without_pod.keys()
         return sorted(found)
 
     @property
@@ -117,9 +122,10 @@ class NodeCounts:
         return found | self.completed_without_pod | self.completed_unselected
 
     def record(self, name: str) -> NodeRecord:
-        """Return the record of a node that is in `nodes` or `absent`."""
-        node = self.nodes.get(name)
-        return node.record if node is not None else self.absent[name]
+        """Return the record of a node in `nodes`, in `absent` or in `failed_without_pod`."""
+        if (node := self.nodes.get(name)) is not None:
+            return node.record
+        return self.absent[name] if name in self.absent else self.failed_without_pod[name]
 
     @property
     def missing(self) -> int:
