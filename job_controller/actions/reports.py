@@ -77,7 +77,7 @@ class ReportActions:
         comes late.
         """
         seen = decided_on or report
-        status = with_current_deliveries(status, report.status)
+        status = with_current_deliveries(status, seen.status, report.status)
         # A closing write must not overwrite the final status of a run that has just ended: a new
         # leader may not have it in its cache yet. Nor may one replace entries of the history which
         # a write made that had no answer.

@@ -50,8 +50,9 @@ class Deliveries:
         if not known.is_written:
             await self._write(report, receiver, known)
         current = replace(known.delivery, events=cached.events)
-        if cached == current:
+        if cached == current or _is_later(cached, current):
             self._known.pop((report.uid, receiver), None)
+            return cached
         return current
 
     async def record(self, report: JobReport, receiver: str, delivery: Delivery) -> None:
@@ -88,6 +89,14 @@ class Deliveries:
             for place, known in self._known.items()
             if (found := caches.report(known.report)) is not None and found.uid == place[0]
         }
+
+
+def _is_later(one: Delivery, other: Delivery) -> bool:
+    """Return whether a delivery has dealt with later events than another one.
+
+    A reconcile leaves out what happened before a Job named an event.
+    """
+    return one.time is not None and other.time is not None and one.time > other.time
 
 
 def _patch(delivery: Delivery) -> Mapping[str, Any]:

@@ -412,3 +412,22 @@ async def test_a_reconcile_that_began_before_does_not_have_it_sent_again(
         await asyncio.sleep(600)
     assert receiver.events == ["default/sample Started"]
     assert delivery(cluster)["sent"] == 1
+
+
+async def test_a_receiver_is_not_notified_of_what_happened_before_the_job_named_the_event(
+    server, cluster, receiver, tmp_path
+):
+    async with running(server, receivers=(configured(tmp_path, "ops", receiver.url),)):
+        some = [{"receiver": "ops", "events": ["Started", "Succeeded"]}]
+        cluster.apply(notify=some, suspend=False)
+        await until(cluster.is_settled)
+        cluster.apply(notify=some, suspend=True)
+        await until(lambda: cluster.status().get("phase") == "Paused")
+        cluster.apply(notify=some, suspend=False)
+        await until(lambda: cluster.status().get("phase") == "Running")
+        cluster.apply(notify=NOTIFY, suspend=False)
+        await asyncio.sleep(60)
+        assert receiver.events == ["default/sample Started"]
+        await complete(cluster)
+        await asyncio.sleep(60)
+    assert receiver.events == ["default/sample Started", "default/sample Succeeded"]

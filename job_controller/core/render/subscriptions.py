@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from daemonset_job.api.notifications import Delivery, Subscription, find_occurrences
+from daemonset_job.api.notifications import (
+    Delivery,
+    Occurrence,
+    Subscription,
+    find_due,
+    find_occurrences,
+)
 from daemonset_job.api.report_status import ReportStatus
 
 
@@ -15,27 +21,46 @@ def with_subscriptions(
     """Return the status `after` with a delivery for each receiver that the Job names.
 
     What each was notified of stays. A receiver that is added during the run is not notified of what
-    happened before.
+    happened before. Nor is one of which the Job names more events than until now.
     """
     past = find_occurrences(before.start_time, before.history)
-    new = Delivery(event=past[-1].event, time=past[-1].time) if past else Delivery()
-    known = before.notifications
     rows = {
-        each.receiver: replace(known.get(each.receiver, new), events=tuple(each.events))
+        each.receiver: _subscribed(before.notifications.get(each.receiver), each.events, past)
         for each in wanted
     }
     return replace(after, notifications=rows)
 
 
-def with_current_deliveries(status: ReportStatus, current: ReportStatus) -> ReportStatus:
+def _subscribed(
+    known: Delivery | None, events: tuple[str, ...], past: list[Occurrence]
+) -> Delivery:
+    """Return the delivery of a receiver that is notified of these events from now on.
+
+    While it is yet to be notified of something before, what follows that counts as well.
+    """
+    delivery = replace(known or Delivery(), events=events)
+    has_more = known is None or not set(events) <= set(known.events)
+    if not past or not has_more or (known is not None and find_due(known, past)):
+        return delivery
+    return replace(delivery, event=past[-1].event, time=past[-1].time)
+
+
+def with_current_deliveries(
+    status: ReportStatus, seen: ReportStatus, current: ReportStatus
+) -> ReportStatus:
     """Return the status to be written, with what the receivers were notified of until now.
 
-    The notifier records that beside the reconciles. A status that was decided on an older report
-    would have a notification sent again. Who is to be notified, and of what, it says itself.
+    It was decided on `seen`. Since then the notifier may have recorded in the report, which is now
+    `current`, that a notification is sent. It would be sent again. Who is to be notified, and of
+    what, the status says itself.
     """
-    known = current.notifications
+    newer = {
+        name: delivery
+        for name, delivery in current.notifications.items()
+        if delivery != seen.notifications.get(name)
+    }
     rows = {
-        name: replace(known.get(name, delivery), events=delivery.events)
+        name: replace(newer.get(name, delivery), events=delivery.events)
         for name, delivery in status.notifications.items()
     }
     return replace(status, notifications=rows)
