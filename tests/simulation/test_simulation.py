@@ -136,6 +136,7 @@ RARE = {
     "keeps_findings_of_earlier_attempts": 150,
     "keeps_results_after_gaps": 65,
     "ignores_failure_tokens": 30,
+    "rolls_back_every_node": 185,
     "reports_pause_early": 2800,
     "expects_every_restart": 800,
     "counts_time_before_cause": 30,
