@@ -87,7 +87,7 @@ def bundle(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Make a task image of a folder of scripts, and print the Job that runs it.
+    """Make a task image of a folder of scripts, and print its Job.
 
     Each file directly in the folder is a script. They run in the order of their names, until one
     fails. Files in subfolders are data for them, at /task.d.

@@ -61,7 +61,7 @@ def status(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Show a run: phase, counts, reason, failures, and what it waits for.
+    """Show a run: its counts, its failures, and what it waits for.
 
     If a person has to act, it prints the command. Without a terminal, --watch prints a line for
     each change. If the Job is deleted, its report answers.
@@ -90,10 +90,10 @@ def wait(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Wait until a run has ended, also if its Job is deleted meanwhile.
+    """Wait until a run has ended.
 
-    The exit code is 0 if it succeeded, 1 if it failed, 3 if it succeeded with failed nodes, and 4
-    after the timeout.
+    Its Job may be deleted meanwhile. The exit code is 0 if it succeeded, 1 if it failed, 3 if it
+    succeeded with failed nodes, and 4 after the timeout.
     """
     from kubectl_dsjob import edge, reading
     from kubectl_dsjob.live_view import lines_to
@@ -119,10 +119,11 @@ def report(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Show the nodes of a run, of the newest one if the Job is deleted.
+    """Show the nodes of a run, from its reports.
 
-    The page of --html has a grid of all nodes, the failures, the timeline and the results. It has
-    no scripts and loads nothing, so it can be sent by mail and opened anywhere.
+    If the Job is deleted, it is the newest run. The page of --html has a grid of all nodes, the
+    failures, the timeline and the results. It has no scripts and loads nothing, so it can be sent
+    by mail and opened anywhere.
     """
     from kubectl_dsjob import edge, reading
     from kubectl_dsjob.target import Target
@@ -144,7 +145,7 @@ def results(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Show the results of a run: a row for each node, a column for each result."""
+    """Show the results of a run: a row for each node."""
     from kubectl_dsjob import edge, reading
     from kubectl_dsjob.target import Target
 
@@ -186,7 +187,7 @@ def diff(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Show what changed between two runs: nodes, their states and their results."""
+    """Compare two runs: their nodes, states and results."""
     from kubectl_dsjob import edge, reading
     from kubectl_dsjob.target import Target
 

@@ -73,10 +73,10 @@ def abort(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """End a run for good: no further node starts, and no retry revives it.
+    """End a run for good: no further node starts.
 
-    Tasks at work finish; with failurePolicy.pods Delete they are stopped. The run has failed, and
-    its report keeps the reason.
+    No retry revives it. Tasks at work finish; with failurePolicy.pods Delete they are stopped. The
+    run has failed, and its report keeps the reason.
     """
     from kubectl_dsjob import edge, rollout_writing
     from kubectl_dsjob.target import Target
@@ -102,7 +102,7 @@ def rollback(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Undo a run on the nodes that it has reached, as spec.rollback of its Job says.
+    """Undo a run where it ran, as spec.rollback of its Job says.
 
     No further node starts, and no retry revives the run.
 
@@ -134,10 +134,10 @@ def plan(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Show which nodes a suspended Job would run on, in which order and batches.
+    """Show where a suspended Job would run, and in which order.
 
     A Job with spec.rollout that is applied with suspend: true has a plan, and runs nothing until
-    it is resumed.
+    it is resumed. A run that has started has none: `status` shows how far it is.
     """
     from kubectl_dsjob import edge, rollout_reading
     from kubectl_dsjob.target import Target

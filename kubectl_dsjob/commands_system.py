@@ -102,9 +102,10 @@ def install(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Install the system: CRDs, admission policies, roles and programs, of this version.
+    """Install this version of the system.
 
-    With -o yaml or -o json it prints the manifests, and needs no cluster.
+    These are CRDs, admission policies, roles and programs. With -o yaml or -o json it prints the
+    manifests, and needs no cluster.
     """
     from kubectl_dsjob import edge
     from kubectl_dsjob.system import installing

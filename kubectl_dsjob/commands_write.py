@@ -220,7 +220,10 @@ def rerun(
     context: Context = "",
     kubeconfig: Kubeconfig = "",
 ) -> None:
-    """Run a Job again: from the manifest in its report, or by a request if it is Continuous."""
+    """Run a Job again, from the manifest in its report.
+
+    A Job of policy Continuous that exists is requested to run again.
+    """
     from kubectl_dsjob import edge, writing
     from kubectl_dsjob.target import Target
 

@@ -4,6 +4,8 @@ import re
 
 # What differs from run to run, and from machine to machine.
 _UNSTABLE = (
+    # A test has a namespace of its own, and a page that of its reader.
+    (re.compile(r"-n (?:default|e2e-[0-9a-f]{8})\b"), "-n NAMESPACE"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"), "TIME"),
     # A report's name: the Job's, and the beginning of the Job's UID.
     (re.compile(r"-(?:\d{14}-)?(?:[0-9a-f]{8}|(?<=\d{14}-)[0-9a-f]{5})\b"), "-UID"),
