@@ -179,7 +179,9 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     # Only with a rollout do records have steps.
     opened = find_opened(snapshot) if snapshot.job.spec.rollout is not None else set()
     for name, record in list(records.items()):
-        if name in counts.nodes or name in counts.absent or not counts.is_exact:
+        # A deleted node is counted until its pod is gone, and then nothing shows that it began.
+        has_left = counts.is_exact or (name in opened and name not in snapshot.nodes)
+        if name in counts.nodes or name in counts.absent or not has_left:
             continue
         entry = ledger.get(name)
         if entry is not None and entry.completes(record.uid):

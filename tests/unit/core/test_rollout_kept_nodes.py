@@ -141,3 +141,21 @@ def test_a_node_whose_taint_is_lifted_has_its_next_turn_when_its_pod_is_there():
     world.put(gated_pod("a", serial=9))
     world.step(10)
     assert world.started == ["a", "a"]
+
+
+def test_no_node_takes_the_place_of_one_that_is_deleted_before_its_kubelet_reported_the_start():
+    """The DaemonSet counts the node until its pod is gone."""
+    world = RolloutWorld(*NODES, rollout=CANARY)
+    while not world.started:
+        world.step()
+    (pod,) = [each for each in world.cluster.pods if each.node_name == "a"]
+    world.put(replace(pod, phase="Pending", container=None, is_scheduled=True))
+    del world.cluster.nodes["a"]
+    world.cluster.desired = len(NODES)
+    world.step(3)
+    world.take_pod("a")
+    world.step()
+    world.cluster.desired = 3
+    world.step(120)
+    assert world.started == ["a"]
+    assert "its nodes have left: a" in world.condition("Suspended")[2]
