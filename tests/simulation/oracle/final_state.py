@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from daemonset_job.api.names import ANNOTATION_ROLLBACK
-from tests.fakekube import daemon_sets
 from tests.simulation import intent
 from tests.simulation.oracle import due_again, sufficiency
+from tests.simulation.oracle.ending_pods import ending_nodes, has_held_pull
 from tests.simulation.oracle.facts import is_continuous, is_true, owned_by, rollout_of
 from tests.simulation.oracle.failed_tasks import judge_failed_tasks
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
-from tests.simulation.server import JOBS, NODES, PODS, REPORTS, Raw, controller_of
+from tests.simulation.server import JOBS, NODES, REPORTS, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -237,7 +237,7 @@ class _Rest:
         if former := sorted(node for node in self.desired if self.has_former_pod(node)):
             self.violate("former pod", f"{former}: the pod of a deleted node is in the way")
             return True
-        if ending := sorted(filter(self.is_ending, self.world.machines)):
+        if ending := ending_nodes(self.world, self.job):
             reasons = {c["reason"] for c in self.status["conditions"]}
             if not has_ended and "NodesUnreachable" not in reasons:
                 words = f"{ending}: down, the pod there cannot end: {sorted(reasons)}"
@@ -249,21 +249,6 @@ class _Rest:
         if kept_out := sorted(node for node in self.desired if self.is_kept_out(node)):
             self.violate("stuck", f"no shard has room for {kept_out}")
         return bool(kept_out)
-
-    def is_ending(self, node: str) -> bool:
-        """Whether a machine is down, its node matches, and the only pod there is being deleted.
-
-        A pod that has ended, as one does whose machine is shut down, runs nothing any more.
-        """
-        raw, found = self.world.server.get(NODES, node, ""), self.daemon_set
-        if self.world.machines[node].is_up or raw is None or found is None or node in self.pods:
-            return False
-        return intent.matches(self.job["spec"], raw) and any(
-            pod["spec"].get("nodeName") == node
-            and controller_of(pod) == found["metadata"]["uid"]
-            and not daemon_sets.is_terminal(pod)
-            for pod in self.world.server.all(PODS)
-        )
 
     def has_former_pod(self, node: str) -> bool:
         """Whether the pod was made for a node of this name that is no more."""
@@ -381,6 +366,7 @@ class _Rest:
             "TaskFailing": any(self.is_failing(node) for node in open_),
             "NoMatchingNodes": not truth,
             "Paused": is_paused,
+            "PullingImages": has_held_pull(self.world, self.job),
             "NodeInUse": any(self.is_in_use(node) for node in open_),
             "NodesFailed": self.is_continuous and "failed" in truth.values() and not open_,
         }
@@ -414,6 +400,7 @@ class _Rest:
                 or self.is_at_work(node)
                 or self.is_failing(node)
                 or (is_paused and truth[node] == "waiting")
+                or (truth[node] == "waiting" and has_held_pull(self.world, self.job))
                 or self.waits_for_turn(node, truth)
                 or self.is_in_use(node)
             ):
