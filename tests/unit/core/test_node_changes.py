@@ -458,3 +458,11 @@ def test_a_node_that_runs_again_is_changed_again_when_it_completes():
     cluster.evidence = {"a": again}
     (action,) = acts(decide(cluster.snapshot(changed_nodes=changed), NOW), ChangeNodes)
     assert action.changes[0].completion_id == again.completion_id
+
+
+def test_a_completion_of_an_earlier_revision_that_is_recorded_late_changes_no_node():
+    cluster = spec(standing("a"), on_success=WANTED)
+    cluster.evidence = {"a": replace(done("a"), revision="another")}
+    assert "ChangeNodes" not in kinds(run(cluster))
+    cluster.evidence = {"a": replace(done("a"), revision=cluster.job.revision)}
+    assert "ChangeNodes" in kinds(run(cluster))
