@@ -44,7 +44,7 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
         if record.step and record.revision == snapshot.job.revision
     }
     ledger = merge_evidence(snapshot)
-    begun = {name for name, record in of_steps.items() if _has_begun(record, ledger.get(name))}
+    begun = {name for name, record in of_steps.items() if has_taken_turn(record, ledger.get(name))}
     begun |= of_steps.keys() & find_opened(snapshot)
     left = begun - snapshot.nodes.keys()
     others = (begun & snapshot.nodes.keys()) - counts.desired_names
@@ -55,7 +55,6 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
         name
         for name in of_steps.keys() & (counts.nodes.keys() | counts.absent.keys())
         if name in begun
-        or has_taken_turn(of_steps[name], ledger.get(name))
         or (name in snapshot.nodes and snapshot.nodes[name].uid == of_steps[name].uid)
     }
     # Those without a pod are about to get one.

@@ -242,6 +242,8 @@ class _Finder:
             selection=record.selection,
             rerun=self._job.rerun.id if self._job.rerun.names(name) else record.rerun,
             earlier_pods=self._earlier_pods(name, record, entry),
+            # Its step has had it, whatever it does again: no other node gets a turn in its place.
+            step=record.step if record.revision == self._job.revision else 0,
         )
 
     def _earlier_pods(

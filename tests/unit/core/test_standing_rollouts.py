@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from daemonset_job.api import names
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.rollout import Rollout, Step
 from job_controller.core.drain_actions import UncordonNodes
@@ -59,6 +60,23 @@ def test_a_new_revision_begins_with_its_own_canary() -> None:
     world.step(10)
     assert world.started == ["a", "a"]
     assert world.condition("Suspended")[1] == "WaitingForApproval"
+
+
+def test_a_rerun_of_the_node_of_a_step_gives_no_other_node_a_turn_in_its_place() -> None:
+    world = StandingWorld("a", "b", "c", rollout=steps(Step(nodes=1, soak_seconds=100)))
+    world.step(4)
+    world.complete("a")
+    world.step(4)
+    job = world.cluster.job
+    world.cluster.job = replace(job, annotations={names.ANNOTATION_RERUN: "a@1"})
+    world.step(2)
+    # Its next pod is not there yet.
+    world.take_pod("a")
+    world.step(10)
+    assert world.started == ["a"]
+    world.put(replace(gated_pod("a", serial=9), revision=job.revision))
+    world.step(10)
+    assert world.started == ["a", "a"]
 
 
 def test_a_cordon_stays_while_the_task_of_an_earlier_revision_is_at_work() -> None:
