@@ -1,9 +1,12 @@
 """Schedules by hand of what users ask of a Job that has no end, each with what would be wrong."""
 
+from dataclasses import replace
+
 import pytest
 
 from daemonset_job.api import names
 from tests.simulation import node_mutants as mutants
+from tests.simulation.generator import generate_schedule
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 
@@ -72,6 +75,15 @@ def test_a_change_back_within_seconds_runs_what_is_asked_for_last():
     found = simulate(schedule(change(20.0, 2, back=0.3)), is_tracing=True)
     assert not found.violations
     assert starts(found.trace, "n1") in {1, 2, 3}
+
+
+def test_a_task_that_starts_before_the_request_is_on_record_need_not_count_for_it():
+    """The run is suspended, and the report cannot be written for 20 s after the request."""
+    drawn = generate_schedule(7301186)
+    kept = tuple(d for d in drawn.disturbances if d.kind != "edit")
+    found = simulate(replace(drawn, disturbances=kept), is_tracing=True)
+    assert not found.violations
+    assert starts(found.trace, "n4") == 1
 
 
 CHANGED = change(20.0, 2), change(40.0, 3)

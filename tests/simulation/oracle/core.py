@@ -12,7 +12,8 @@ from tests.simulation.oracle.conventions import status_faults
 from tests.simulation.oracle.cordons import Cordons
 from tests.simulation.oracle.corrections import Corrections
 from tests.simulation.oracle.deadlines import Deadlines
-from tests.simulation.oracle.demands import FOREVER, Demands, Due
+from tests.simulation.oracle.demand import FOREVER, Due
+from tests.simulation.oracle.demands import Demands
 from tests.simulation.oracle.evictions import Evictions
 from tests.simulation.oracle.evidence import Evidence
 from tests.simulation.oracle.facts import find_job, is_continuous, is_true

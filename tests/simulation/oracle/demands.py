@@ -3,12 +3,13 @@
 Three things ask for that: a change of what runs, a rerun request, and labels of a node that leave
 the selection and come back. What a pod runs is its image. A program that was away, or whose watch
 was late, cannot know of a change that was taken back meanwhile. So a demand that another one has
-replaced binds only if it was there for KNOWN_SECONDS while nothing disturbed the controller. The
-newest one always does. One that does not bind may be met.
+replaced binds only if it was there for KNOWN_SECONDS while nothing disturbed the controller. So
+does one whose revision was in the Job's status, and the newest one. Another one may be met.
 
 A rerun request is about the nodes that the Job has at that time. For others it does not bind. A
 task that has started counts for a request if the controller's watch of pods had not shown the start
-when it read the request.
+when it read the request. A start that was seen later, and before the report had the request, may
+count or not.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.names import ANNOTATION_RERUN, CONTAINER_NAME
 from daemonset_job.api.pod import Pod
 from tests.simulation import intent
+from tests.simulation.oracle.demand import FOREVER, Demand, Due, PodFacts
 from tests.simulation.oracle.facts import is_continuous
 from tests.simulation.server import JOBS, Raw
 
@@ -30,59 +32,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 KNOWN_SECONDS = 8.0
-FOREVER = float("inf")
-
-
-@dataclass(slots=True)
-class Demand:
-    """One change of what is asked, at a moment. `is_known` once the controller must have read it.
-
-    Attributes:
-        at: When the user made it.
-        image: What runs from then on, "" for a rerun or a return.
-        generation: That of the spec with the image.
-        nodes: By name, the UIDs of the nodes that run again; for an image not used.
-        words: The names in a rerun request, "*" for all.
-        value: All of the request: the same one again is no new one.
-    """
-
-    at: float
-    image: str = ""
-    generation: int = 0
-    nodes: dict[str, str] = field(default_factory=dict)
-    words: frozenset[str] = frozenset()
-    value: str = ""
-    # UIDs of the pods that the controller knew to have started when it read the request.
-    started: frozenset[str] | None = None
-    is_known: bool = False
-    is_replaced: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """What a completed node must have run: this image, in a pod that started after a moment."""
-
-    image: str
-    since: float
-    why: str
-    started: frozenset[str] | None = None
-
-
-@dataclass(slots=True)
-class PodFacts:
-    """What a pod runs, when its task first started, and what was known when it could.
-
-    Attributes:
-        image: The image of its task.
-        jobs_known: The moment up to which the controller knew all Jobs when it let the pod start.
-        nodes_known: The same for nodes.
-        started: When its task first started.
-    """
-
-    image: str
-    jobs_known: float = 0.0
-    nodes_known: float = 0.0
-    started: float = FOREVER
 
 
 @dataclass(slots=True)
@@ -97,6 +46,8 @@ class Demands:
     # By UIDs of a Job and of a node: when its labels left the selection; known as a Demand is.
     left: dict[tuple[str, str], Demand] = field(default_factory=dict)
     pods: dict[str, PodFacts] = field(default_factory=dict)
+    # What the status has, by the UID of a Job.
+    revisions: dict[str, str] = field(default_factory=dict)
 
     # --- what happens ----------------------------------------------------------------------
 
@@ -111,9 +62,20 @@ class Demands:
         if old is None or old["spec"]["image"] != image:
             demand = Demand(self.world.loop.moment, image, new["metadata"]["generation"])
             self._add(self.images[uid], demand)
+        self._note_revision(uid, old or {}, new)
         before, after = (_annotation(raw) for raw in (old or {"metadata": {}}, new))
         if after != before:
             self._add(self.reruns[uid], self._rerun(new, after))
+
+    def _note_revision(self, uid: str, old: Raw, new: Raw) -> None:
+        """Note that the controller has read what runs, if the status got another revision."""
+        was, is_ = (raw.get("status") or {} for raw in (old, new))
+        if was.get("revision") == is_.get("revision"):
+            return
+        self.revisions[uid] = is_.get("revision", "")
+        observed = is_.get("observedGeneration", 0)
+        if read := [demand for demand in self.images[uid] if demand.generation <= observed]:
+            read[-1].is_known = True
 
     def _rerun(self, job: Raw, value: str) -> Demand:
         words = {word for word in value.partition("@")[0].split(",") if word}
@@ -180,12 +142,15 @@ class Demands:
             facts.started = min(facts.started, self.world.loop.moment)
 
     def controller_decides(self, job: Job, pods: Iterable[Pod]) -> None:
-        """Note what the controller knows when it first reads a request."""
+        """Note what the controller knows while it reads a request that no report has."""
         demands = self.reruns.get(job.uid)
-        if not demands or demands[-1].started is not None:
+        if not demands or job.annotations.get(ANNOTATION_RERUN) != demands[-1].value:
             return
-        if job.annotations.get(ANNOTATION_RERUN) == demands[-1].value:
-            demands[-1].started = frozenset(pod.uid for pod in pods if _has_started(pod))
+        newest = demands[-1]
+        if newest.started is None:
+            newest.started = frozenset(pod.uid for pod in pods if _has_started(pod))
+        elif job.has_open_request:
+            newest.started_later.update(pod.uid for pod in pods if _has_started(pod))
 
     # --- what is asked ---------------------------------------------------------------------
 
@@ -237,6 +202,11 @@ class Demands:
         is_unseen = due.started is not None and pod_uid not in due.started
         return facts.image == due.image and (facts.started >= due.since or is_unseen)
 
+    def may_be_earlier(self, job_uid: str, pod_uid: str) -> bool:
+        """Return whether a task was seen to start before a report had the newest request."""
+        reruns = self.reruns[job_uid]
+        return bool(reruns) and pod_uid in reruns[-1].started_later
+
     def may_run_again(self, job_uid: str, node: str, node_uid: str, pod_uid: str | None) -> bool:
         """Return whether anything was asked of a node that a pod of it was not let start for."""
         facts = self.pods.get(pod_uid or "")
@@ -273,7 +243,11 @@ class Demands:
 def _has_started(pod: Pod) -> bool:
     """Return whether a program can see that the task of a pod has started."""
     task = pod.container
-    return task is not None and (task.state in {"running", "terminated"} or task.restart_count > 0)
+    return task is not None and (
+        task.state in {"running", "terminated"}
+        or task.restart_count > 0
+        or task.last_exit_code is not None
+    )
 
 
 def _asked_first(demands: list[Demand]) -> float:

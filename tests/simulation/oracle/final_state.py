@@ -311,7 +311,10 @@ class _Rest:
         if self.uid not in demands.images:
             return False
         due = demands.due(self.uid, node.name, node.uid)
-        return not demands.meets(run.pod_uid, due)
+        if not demands.meets(run.pod_uid, due):
+            return True
+        listed = (self.records.get(node.name) or {}).get("earlierPods") or ()
+        return run.pod_uid in listed and demands.may_be_earlier(self.uid, run.pod_uid)
 
     def is_held(self, node: str) -> bool:
         """Whether the node's condition keeps off a pod that is yet to come, or to be scheduled."""

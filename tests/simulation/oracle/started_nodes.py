@@ -8,6 +8,8 @@ unreachable, or failed before its task has started, counts as long as that is on
 whose pod is deleted to take the start of the run back.
 
 For policy Continuous, a start of an earlier revision counts only once the ledger has had the node.
+One that is on record for the newest revision counts also if there was none. A kubelet reports such
+a start of a pod that has ended with its node's shutdown.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ class StartedNodes:
     recorded: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
     # When it last started, by the same.
     started: dict[tuple[str, str], float] = field(default_factory=dict)
+    # The revision of the start that is on record, by the same.
+    revisions: dict[tuple[str, str], str] = field(default_factory=dict)
     # What the ledger has had, by the same.
     entered: set[tuple[str, str]] = field(default_factory=set)
 
@@ -72,8 +76,10 @@ class StartedNodes:
         for record in records.values():
             key = (job_uid, record.get("uid"))
             is_marked = record.get("reason") == "PodTakenBack"
+            self.revisions.pop(key, None)
             if record.get("attempts") and not is_marked:
                 self.known.setdefault(key, now)
+                self.revisions[key] = record.get("revision", "")
             elif is_marked or record.get("state") in {"Active", "Unreachable", "Failed"}:
                 now_recorded.add(key)
                 self.recorded.setdefault(key, (now, where))
@@ -93,10 +99,12 @@ class StartedNodes:
         begun = {node for (job, node), at in found if job == job_uid and at < moment}
         if job_uid in (demands := self.oracle.demands).images:
             since = demands.images[job_uid][-1].at
+            newest = demands.revisions.get(job_uid)
             begun = {
                 node
                 for node in begun
                 if (job_uid, node) in self.entered | self.recorded.keys()
+                or self.revisions.get((job_uid, node)) == newest
                 or self.started.get((job_uid, node), -1.0) >= since
             }
         return frozenset(begun)
