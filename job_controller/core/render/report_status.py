@@ -30,7 +30,7 @@ from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.subscriptions import with_subscriptions
 from job_controller.core.render.timeline import build_timeline
 from job_controller.core.render.turns import with_turns
-from job_controller.core.rollout.kept_nodes import find_opened
+from job_controller.core.rollout.kept_nodes import find_opened, has_taken_turn
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
@@ -194,7 +194,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
             and (
                 record.attempts
                 or has_failures(record)
-                or (record.step and (record.turn_at is None or name in opened))
+                or (record.step and (name in opened or has_taken_turn(record, entry)))
                 or record.earlier_pods
                 or has_begun(recorded.get(name))
             )

@@ -12,6 +12,7 @@ from typing import Final
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from job_controller.core.state.absence import has_begun
 from job_controller.core.state.left_nodes import find_chosen
@@ -20,6 +21,18 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_r
 
 # With one of these states a node had its turn, also if no attempt is on record.
 _HAD_TURN: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED})
+# With one of these reasons the pod of a waiting node was not on its node yet.
+_BEFORE_NODE: Final = frozenset(
+    {
+        NodeReason.DRAINING,
+        NodeReason.DRAIN_BLOCKED,
+        NodeReason.FOREIGN_SCHEDULING_GATE,
+        NodeReason.NODE_IN_USE,
+        NodeReason.POD_TAKEN_BACK,
+        NodeReason.SCHEDULING_GATED,
+        NodeReason.UNSCHEDULABLE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +96,10 @@ def has_taken_turn(record: NodeRecord, evidence: Evidence | None) -> bool:
 
 def _has_begun(record: NodeRecord, evidence: Evidence | None) -> bool:
     is_completed = evidence is not None and evidence.completes(record.uid)
-    return is_completed or has_begun(record) or record.state in _HAD_TURN
+    if is_completed or has_begun(record) or record.state in _HAD_TURN:
+        return True
+    # It was past the gate. What became of it while no controller ran is not known.
+    return bool(record.turn_at and record.pod_uid) and record.reason not in _BEFORE_NODE
 
 
 def _has_first_selection(snapshot: Snapshot) -> bool:

@@ -159,3 +159,18 @@ def test_no_node_takes_the_place_of_one_that_is_deleted_before_its_kubelet_repor
     world.step(120)
     assert world.started == ["a"]
     assert "its nodes have left: a" in world.condition("Suspended")[2]
+
+
+def test_no_node_takes_the_place_of_one_that_is_deleted_with_its_pod_while_no_controller_runs():
+    """The record shows that the pod was past its gate, and nothing else does."""
+    world = RolloutWorld(*NODES, rollout=CANARY)
+    while not world.started:
+        world.step()
+    (pod,) = [each for each in world.cluster.pods if each.node_name == "a"]
+    world.put(replace(pod, phase="Pending", container=None, is_scheduled=True))
+    world.step()
+    assert world.cluster.report_status["nodeStates"]["a"]["state"] == "Waiting"
+    world.remove("a")
+    world.step(120)
+    assert world.started == ["a"]
+    assert "its nodes have left: a" in world.condition("Suspended")[2]
