@@ -248,6 +248,7 @@ def test_an_unreachable_node_is_a_state_of_its_own_and_comes_back(
     cluster.apply(make_job("budget", namespace, **on(lost, WAIT)))
     eventually(lambda: cluster.node_totals(namespace, "lost").get("active") == 3)
     eventually(lambda: len(cluster.completed(namespace, "budget")) == 2)
+    eventually(lambda: cluster.node_totals(namespace, "budget").get("active") == 1)
     cluster.on_node(lost, "systemctl stop kubelet")
     try:
         for node in cluster.nodes[:-1]:

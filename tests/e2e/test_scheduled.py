@@ -231,10 +231,15 @@ def each_start_has_one_run_on_every_node(
     mount = cluster.get("dsjs", "each", "-n", namespace)["spec"]["jobTemplate"]["spec"]["mountPath"]
     assert set(cluster.runs(mount, "each").values()) == {2}
     eventually(lambda: runs.condition("each")["reason"] == "Suspended", 30, "it says so")
+
+    def is_recorded() -> bool:
+        found = runs.status("each")
+        return str(found["lastSuccessfulTime"]) > str(found["lastScheduleTime"])
+
+    eventually(is_recorded, 30, "the success of the second run")
     found = runs.status("each")
     last = datetime.fromisoformat(found["lastScheduleTime"])
     assert jobs[1] == f"each-{int(last.timestamp()) // 60}"
-    assert found["lastSuccessfulTime"] > found["lastScheduleTime"]
     (row,) = (
         line
         for line in cluster.kubectl("get", "dsjs", "-n", namespace).splitlines()

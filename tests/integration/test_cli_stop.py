@@ -59,3 +59,5 @@ def test_a_stop_where_no_controller_is_does_not_claim_that_all_jobs_are_stopped(
     assert "all Jobs of the cluster are stopped" in done.stderr
     assert f"kubectl dsjob resume-all --kubeconfig {kube_env.kubeconfig}" in done.stderr
     assert call(kube_env.kubeconfig, "resume-all").returncode == 0
+    # It is that of all tests which share the API server.
+    kube_env.kubectl("delete", "configmap", NAME, "-n", "daemonset-job-system")
