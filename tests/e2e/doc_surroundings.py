@@ -20,7 +20,8 @@ def old_cache(cluster: RealCluster) -> Iterator[None]:
     cluster.on_all_nodes("mkdir -p /var/tmp/old-cache/deep; echo x > /var/tmp/old-cache/deep/x")
     cluster.on_all_nodes("touch /var/tmp/kept-cache")
     yield
-    left = cluster.on_all_nodes("cd /var/tmp; ls -d old-cache kept-cache 2>/dev/null; rm -f kept-cache")
+    look = "cd /var/tmp; ls -d old-cache kept-cache 2>/dev/null; rm -f kept-cache"
+    left = cluster.on_all_nodes(look)
     assert set(left.values()) == {"kept-cache\n"}
 
 
