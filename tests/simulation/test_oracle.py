@@ -14,7 +14,7 @@ from tests.simulation.run import simulate
 HERE = Path(__file__).parent
 # What the modules of the oracle share; each of the others holds an invariant.
 SHARED = {
-    *("__init__", "core", "demands", "departures", "facts", "invariant"),
+    *("__init__", "core", "demand", "demands", "departures", "ending_pods", "facts", "invariant"),
     *("node_versions", "started_nodes", "sufficiency"),
 }
 ALL_MUTANTS = {**MUTANTS, **{defect.mutant.__name__: defect.mutant for defect in DEFECTS}}
