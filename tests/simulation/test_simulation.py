@@ -130,7 +130,7 @@ OTHER_MUTANTS = MUTANTS.keys() - {each.mutant for each in INVARIANTS.values()}
 # Each mutant is caught within this number of schedules; these need a rare one, and begin near it.
 MUTANT_SEEDS = 300
 RARE = {
-    "removes_gates_by_cached_ledger": 5600,
+    "removes_gates_by_cached_ledger": 21280,
     "reads_no_previous_log": 480,
     "counts_by_name": 300,
     "forgets_failed_nodes": 100,
@@ -255,6 +255,22 @@ def test_a_long_deleted_pod_counts_for_no_other_node():
         calm=True,
     )
     assert not simulate(schedule).violations
+
+
+def test_a_completed_node_stays_at_the_gate_although_the_controller_has_an_old_report():
+    schedule = Schedule(
+        0,
+        (NodePlan("n1", (Task("done", 3.0),)), NodePlan("n2", (Task("done", 40.0),))),
+        (JobPlan(spec={"image": "example/task:1"}),),
+        (
+            Disturbance(2.0, "stall", "controller", "jobreports", seconds=25.0),
+            Disturbance(6.0, "delete_pod", what="n1"),
+        ),
+        calm=True,
+    )
+    assert not simulate(schedule).violations
+    with MUTANTS["removes_gates_by_cached_ledger"]():
+        assert simulate(schedule).kinds == {"started again"}
 
 
 def away(kind, seconds, *more, spec=None):
