@@ -37,6 +37,14 @@ WORST_FIRST: Final = (
     NodeState.REMOVED,
     NodeState.COMPLETED,
 )
+# What pauses a run, and is in its condition alone.
+_SHOWN_PAUSES: Final = frozenset(
+    {
+        SuspendedReason.MAX_FAILED_NODES_EXCEEDED,
+        SuspendedReason.CHECK_FAILED,
+        SuspendedReason.CLUSTER_STOPPED,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +70,6 @@ class NodeView:
     def last_line(self) -> str:
         """The last line of its log, else the message of its record."""
         return self.last_lines[-1] if self.last_lines else self.message
-
-
-# What pauses a run, and is in its condition alone.
-_SHOWN_PAUSES: Final = frozenset(
-    {
-        SuspendedReason.MAX_FAILED_NODES_EXCEEDED,
-        SuspendedReason.CHECK_FAILED,
-        SuspendedReason.CLUSTER_STOPPED,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)

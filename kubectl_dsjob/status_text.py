@@ -104,7 +104,7 @@ def _open_step(view: RunView, command: str) -> list[str]:
 
 
 def _holds(view: RunView, command: str) -> list[str]:
-    """Return who has suspended the run, and all Jobs; nothing if nobody has."""
+    """Return the lines of a suspended run, and of a stop of all Jobs, [] for neither."""
     is_stopped = view.pause_reason == SuspendedReason.CLUSTER_STOPPED
     lines = [f"waits: {view.pause}"] if is_stopped else []
     if view.is_suspended:

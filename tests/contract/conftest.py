@@ -8,6 +8,7 @@ import pytest
 
 from daemonset_job.kube.client.client import KubeClient
 from tests.contract.fake_api import FakeApiServer
+from tests.contract.fake_receiver import FakeReceiver, listening
 
 
 @pytest.fixture
@@ -23,6 +24,12 @@ async def server() -> AsyncIterator[FakeApiServer]:
 async def client(server: FakeApiServer) -> AsyncIterator[KubeClient]:
     async with KubeClient(server.url) as client:
         yield client
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[FakeReceiver]:
+    async with listening() as found:
+        yield found
 
 
 @pytest.fixture

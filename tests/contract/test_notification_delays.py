@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.contract.controller_cluster import FakeCluster, running, until, virtual_clock
-from tests.contract.fake_receiver import configured, listening
+from tests.contract.fake_receiver import configured
 
 __all__ = ["virtual_clock"]
 
@@ -14,12 +14,6 @@ pytestmark = [pytest.mark.looptime(end=40_000), pytest.mark.usefixtures("virtual
 NOTIFY = [{"receiver": "ops"}]
 # The receiver is tried each half a minute at least, whatever has failed before.
 LATE_SECONDS = 31.0
-
-
-@pytest.fixture
-async def receiver():
-    async with listening() as found:
-        yield found
 
 
 @pytest.fixture

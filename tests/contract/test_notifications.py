@@ -20,12 +20,6 @@ NOTIFY = [{"receiver": "ops"}]
 
 
 @pytest.fixture
-async def receiver():
-    async with listening() as found:
-        yield found
-
-
-@pytest.fixture
 def cluster(server):
     return FakeCluster(server, "a")
 

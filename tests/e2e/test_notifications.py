@@ -116,8 +116,8 @@ def test_receivers_in_the_cluster_hear_of_runs_and_of_nothing_twice(
             pausing(cluster, namespace),
         )
         lead_to_failure(cluster, namespace)
-        told = ["Started", "WaitingForApproval", "Paused", "Failed"]
-        eventually(lambda: events(cluster, namespace, "asked") == told, 60, "all four sent")
+        expected = ["Started", "WaitingForApproval", "Paused", "Failed"]
+        eventually(lambda: events(cluster, namespace, "asked") == expected, 60, "all four sent")
         cluster.wait_gone(namespace, "good")
         eventually(
             lambda: events(cluster, namespace, "good") == ["Started", "Succeeded"], 60, "both sent"

@@ -91,15 +91,11 @@ def has_taken_turn(record: NodeRecord, evidence: Evidence | None) -> bool:
 
     A node that is registered again has no part in a turn that the one before had not taken yet.
     """
-    return record.turn_at is None or _has_begun(record, evidence)
-
-
-def _has_begun(record: NodeRecord, evidence: Evidence | None) -> bool:
     is_completed = evidence is not None and evidence.completes(record.uid)
-    if is_completed or has_begun(record) or record.state in _HAD_TURN:
+    if record.turn_at is None or is_completed or has_begun(record) or record.state in _HAD_TURN:
         return True
     # It was past the gate. What became of it while no controller ran is not known.
-    return bool(record.turn_at and record.pod_uid) and record.reason not in _BEFORE_NODE
+    return bool(record.pod_uid) and record.reason not in _BEFORE_NODE
 
 
 def _has_first_selection(snapshot: Snapshot) -> bool:

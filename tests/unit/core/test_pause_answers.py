@@ -84,12 +84,18 @@ def test_a_run_that_waits_for_unreachable_nodes_says_what_lets_it_go_on():
     assert "retry" not in message
 
 
-def test_a_run_that_waits_because_of_maxunreachablenodes_names_that_limit():
-    policy = FailurePolicy(FailureAction.PAUSE, max_failed_nodes=1, max_unreachable_nodes=0)
+def with_failed_and_lost_node(policy):
+    """Return a rollout in which a has failed, and b is unreachable."""
     world = RolloutWorld("a", "b", "c", rollout=Rollout(max_parallel=1), failure_policy=policy)
     fail_node(world)
     world.lose("b")
     world.step(10)
+    return world
+
+
+def test_a_run_that_waits_because_of_maxunreachablenodes_names_that_limit():
+    policy = FailurePolicy(FailureAction.PAUSE, max_failed_nodes=1, max_unreachable_nodes=0)
+    world = with_failed_and_lost_node(policy)
     message = world.condition("Suspended")[2]
     assert "goes on when the unreachable nodes are back" in message
     assert "retry" not in message
@@ -104,10 +110,7 @@ def test_a_run_that_waits_because_of_maxunreachablenodes_names_that_limit():
 
 def test_a_run_that_is_over_both_limits_names_both_answers():
     policy = FailurePolicy(FailureAction.PAUSE, max_unreachable_nodes=0)
-    world = RolloutWorld("a", "b", "c", rollout=Rollout(max_parallel=1), failure_policy=policy)
-    fail_node(world)
-    world.lose("b")
-    world.step(10)
+    world = with_failed_and_lost_node(policy)
     message = world.condition("Suspended")[2]
     assert "retry --failed" in message
     assert "goes on when the unreachable nodes are back" in message

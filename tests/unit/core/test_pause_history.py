@@ -97,8 +97,8 @@ def test_further_failures_of_a_paused_run_are_no_further_pause():
 
 
 def test_a_step_that_asks_after_another_one_was_approved_in_a_held_run_is_a_pause_of_its_own():
-    nobody = {"matchLabels": {"canary": "true"}}
-    world = make_world(steps(Step(nodes=1, needs_approval=True), Step(selector=nobody)))
+    no_node = {"matchLabels": {"canary": "true"}}
+    world = make_world(steps(Step(nodes=1, needs_approval=True), Step(selector=no_node)))
     world.complete("a")
     world.step(5)
     suspend(world, True)

@@ -143,13 +143,19 @@ def test_a_node_whose_taint_is_lifted_has_its_next_turn_when_its_pod_is_there():
     assert world.started == ["a", "a"]
 
 
-def test_no_node_takes_the_place_of_one_that_is_deleted_before_its_kubelet_reported_the_start():
-    """The DaemonSet counts the node until its pod is gone."""
+def with_unreported_start() -> RolloutWorld:
+    """Return a rollout in which a has its turn, and its kubelet has not reported the start."""
     world = RolloutWorld(*NODES, rollout=CANARY)
     while not world.started:
         world.step()
     (pod,) = [each for each in world.cluster.pods if each.node_name == "a"]
     world.put(replace(pod, phase="Pending", container=None, is_scheduled=True))
+    return world
+
+
+def test_no_node_takes_the_place_of_one_that_is_deleted_before_its_kubelet_reported_the_start():
+    """The DaemonSet counts the node until its pod is gone."""
+    world = with_unreported_start()
     del world.cluster.nodes["a"]
     world.cluster.desired = len(NODES)
     world.step(3)
@@ -163,11 +169,7 @@ def test_no_node_takes_the_place_of_one_that_is_deleted_before_its_kubelet_repor
 
 def test_no_node_takes_the_place_of_one_that_is_deleted_with_its_pod_while_no_controller_runs():
     """The record shows that the pod was past its gate, and nothing else does."""
-    world = RolloutWorld(*NODES, rollout=CANARY)
-    while not world.started:
-        world.step()
-    (pod,) = [each for each in world.cluster.pods if each.node_name == "a"]
-    world.put(replace(pod, phase="Pending", container=None, is_scheduled=True))
+    world = with_unreported_start()
     world.step()
     assert world.cluster.report_status["nodeStates"]["a"]["state"] == "Waiting"
     world.remove("a")
