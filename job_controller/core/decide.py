@@ -37,7 +37,7 @@ from job_controller.core.render.events import (
     rerun_events,
     state_events,
 )
-from job_controller.core.render.frozen_status import frozen_status
+from job_controller.core.render.frozen_status import counted_generation, frozen_status
 from job_controller.core.render.job_status import (
     Findings,
     next_status,
@@ -270,10 +270,12 @@ def _record_actions(
     actions: list[Action] = [
         WriteReportStatus(report.name, report.uid, body) for report, body in late
     ]
-    if ended and is_frozen and has_succeeded and found.blocker is not None:
-        return actions if status == job.status else [*actions, WriteStatus(status)]
     if ended and is_frozen:
-        seen = frozen_status(job, status, now)
+        generation = counted_generation(snapshot, counts)
+        if has_succeeded and found.blocker is not None:
+            seen = replace(status, observed_generation=generation)
+        else:
+            seen = frozen_status(job, status, generation, now)
         return actions if seen == job.status else [*actions, WriteStatus(seen)]
     if run.outcome == RunOutcome.SUCCEEDED and report_is_final and is_frozen:
         # The report is final; only the Job's status has to follow.

@@ -57,6 +57,25 @@ def test_an_inexact_count_takes_nothing_back() -> None:
     assert conditions(cluster)["Complete"] == ("True", "AllNodesCompleted")
 
 
+def test_an_end_is_given_to_a_new_selection_only_when_its_daemon_set_was_seen() -> None:
+    """Found by the simulation, seed 7305754."""
+    cluster = standing("a", "b", completed=("a", "b"))
+    run(cluster)
+    before, older = cluster.job.status.observed_generation, cluster.daemon_set()
+    change(cluster, nodes=NodeSelection(include=("a",)))
+    cluster.job = replace(cluster.job, raw_spec={"nodes": {"include": ["a"]}})
+    assert conditions(cluster)["Complete"][0] == "True"
+    run(cluster, daemon_set=older)
+    assert cluster.job.status.observed_generation == before, "the DaemonSet is that of before"
+    cluster.observed = False
+    run(cluster)
+    assert cluster.job.status.observed_generation == before, "its controller has not seen it"
+    cluster.observed = True
+    cluster.pods = cluster.pods[:1]
+    run(cluster)
+    assert cluster.job.status.observed_generation == cluster.job.generation
+
+
 def joined(*, failed: bool = False) -> SampleCluster:
     """Return a complete Job; node c joins, is counted, and its pod is refused."""
     cluster = standing("a", "b", completed=("a",) if failed else ("a", "b"))
