@@ -136,6 +136,31 @@ soak: $(VENV) ## run many Jobs with disturbances, and check for growth: HOURS=8,
 	@.venv/bin/python -m hack.devcluster deploy
 	@eval "$$($(DEVCLUSTER) env)"; .venv/bin/python -m benchmarks.soak --hours $(HOURS) $(SOAK_ARGS)
 
+# What is created is in build/: the numbers as JSON, and plots. Nothing else may use the machine meanwhile.
+BENCH := .venv/bin/python -m benchmarks
+KINDS := template,watched,template-watched,small,1MiB,results,exit,gated
+.PHONY: bench bench-full
+bench: $(VENV) ## a Job against a bare DaemonSet on 1,003 nodes, about 12 minutes; nothing else may run meanwhile
+	@mkdir -p build
+	@$(DEVCLUSTER) up --nodes $(NODES) --fake-nodes 1000
+	@.venv/bin/python -m hack.devcluster deploy
+	@$(BENCH).sweep --nodes 1000 --kinds template-watched,small,exit --out build/bench-1000.json
+	@$(BENCH).sweep_plot build/bench-1000.json > build/bench-1000.svg
+	@echo 'build/bench-1000.json, build/bench-1000.svg'
+bench-full: $(VENV) ## all kinds of runs on 203, 1,003 and 5,003 nodes, and 100 Jobs at once: hours
+	@mkdir -p build
+	@set -e; for nodes in 200 1000 5000; do \
+	  $(DEVCLUSTER) up --nodes $(NODES) --fake-nodes $$nodes; \
+	  .venv/bin/python -m hack.devcluster deploy; \
+	  $(BENCH).sweep --nodes $$nodes --kinds $(KINDS) --repeat 5 --out build/bench-$$nodes.json; \
+	  $(BENCH).sweep_plot build/bench-$$nodes.json > build/bench-$$nodes.svg; \
+	  [ $$nodes = 200 ] || $(BENCH).many_jobs --out build/bench-many-$$nodes.json; \
+	done
+	@$(BENCH).sweep_plot build/bench-{200,1000,5000}.json > build/bench-by-nodes.svg
+	@$(BENCH).decisions --out build/bench-decisions.json
+	@$(BENCH).start_up
+	@echo 'build/bench-*.json, build/bench-*.svg'
+
 .PHONY: clean
 clean: ## remove builds and caches of tools; cluster and .venv stay
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache htmlcov .coverage

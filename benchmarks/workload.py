@@ -32,7 +32,7 @@ MIB = 1024 * 1024
 TOLERATIONS = [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}]
 _STAMP = "2024-01-01T00:00:{second:02d}.{fraction:09d}Z stdout F "
 _FILLER = "x" * 99
-_WAIT = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
+WAIT = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
 _PRINT = {
     "small": "echo starting; echo working; echo done",
     "1MiB": f"yes {_FILLER} | head -c {MIB}; echo; echo done",
@@ -104,4 +104,4 @@ def job(name: str, namespace: str, kind: str) -> dict[str, Any]:
 
 
 def _command(log: str, *, waits: bool = True) -> dict[str, Any]:
-    return {"command": ["sh", "-c"], "args": [f"{_PRINT[log]}; {_WAIT if waits else 'exit 0'}"]}
+    return {"command": ["sh", "-c"], "args": [f"{_PRINT[log]}; {WAIT if waits else 'exit 0'}"]}

@@ -47,7 +47,8 @@ ARCHITECTURE = "docs/explanation/architecture.md"
 JOB = "docs/reference/job.md"
 REPORT = "docs/reference/jobreport.md"
 PROTOCOL = "docs/reference/task-protocol.md"
-PERFORMANCE = "docs/reference/performance.md"
+PERFORMANCE = "docs/explanation/performance.md"
+MEASURED = "docs/reference/performance.md"
 RUNBOOKS = "docs/how-to/runbooks.md"
 
 
@@ -93,7 +94,7 @@ QUOTED = (
     Quoted(PERFORMANCE, "batches evidence for (N) times", write_pacer.DURATION_FACTOR),
     Quoted(PERFORMANCE, r"waits up to (N) \*t\*", debounce.DURATION_FACTOR),
     Quoted(PERFORMANCE, r"\*t\*, at most (N) s", DEBOUNCE_LIMIT_SECONDS),
-    Quoted(PERFORMANCE, "beyond the limit of (N) KiB", SPEC_LIMIT_BYTES, KIB),
+    Quoted(MEASURED, "beyond the limit of (N) KiB", SPEC_LIMIT_BYTES, KIB),
     Quoted("docs/reference/status.md", "has more than (N) KiB as JSON", SPEC_LIMIT_BYTES, KIB),
     Quoted("docs/reference/status.md", "of more than (N) KiB", TERMS_LIMIT_BYTES, KIB),
     Quoted("docs/reference/job.md", "may have (N) KiB as JSON", SPEC_LIMIT_BYTES, KIB),
