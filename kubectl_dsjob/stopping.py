@@ -40,7 +40,7 @@ async def resume_all(target: Target, namespace: str) -> Answer:
     """End a stop of all Jobs, if there is one."""
     if not await _write(target, namespace, {"stop": "false", "reason": None}):
         return Answer(words=_no_controller(namespace))
-    return Answer(words="no stop of all Jobs is in force: they go on")
+    return Answer(words="all Jobs of the cluster go on: no stop of all is in force now")
 
 
 def _no_controller(namespace: str) -> str:

@@ -254,10 +254,13 @@ def nodes_not_ready_for(
 
     What was seen before the newest retry does not count.
     """
+    suspects = {fact.uid for fact in seen if fact.kind == _NOT_READY}
     return [
         node
         for node in nodes
-        if (sighting := seen.get(node_not_ready(node, retry))) is not None
+        # Few nodes are suspects, and the fact of each node is made from text.
+        if node.uid in suspects
+        and (sighting := seen.get(node_not_ready(node, retry))) is not None
         and now >= sighting.first + limit
     ]
 
