@@ -37,9 +37,11 @@ def find_unreachable(
 
 def with_absence(context: RunContext, record: NodeRecord, node: Node) -> NodeRecord:
     """Return the record with since when the node is away, if the Job gives it more time."""
+    if node.ready or node.ready_changed_at is None:
+        return record
     first = context.first_seen(node_not_ready(node, context.retry))
     shown_at = add_seconds(first, context.timeouts.unreachable_seconds)
-    if node.ready or node.ready_changed_at is None or context.now < shown_at:
+    if context.now < shown_at:
         return record
     until = format_time(add_seconds(first, context.unreachable_seconds))
     return replace(
