@@ -64,7 +64,7 @@ def view_current(
     for name in ledger.keys() | records.keys() | finder.requested_nodes():
         entry = ledger.get(name)
         record = records.get(name) or finder.unwritten_record(name, entry)
-        if record is not None and finder.is_due_again(name, record, returned):
+        if record is not None and finder.is_due_again(name, record, entry, returned):
             record = finder.renewed(name, record, entry)
             if record.earlier_pods:
                 unrecorded.add(name)
@@ -208,7 +208,9 @@ class _Finder:
             and affinity.matches(name, node.labels)
         )
 
-    def is_due_again(self, name: str, record: NodeRecord, returned: frozenset[str]) -> bool:
+    def is_due_again(
+        self, name: str, record: NodeRecord, entry: Evidence | None, returned: frozenset[str]
+    ) -> bool:
         """Return whether the node has to run the task again, as far as its record shows."""
         node = self.snapshot.nodes.get(name)
         if node is None or node.uid != record.uid:
@@ -219,8 +221,11 @@ class _Finder:
             return True
         if not self._is_requested(name, record.rerun):
             return False
-        # Its record may be a moment late.
-        return _has_begun(record) or self._has_started_pod(name)
+        # Its record may be late, and its pod be gone.
+        is_entered = (
+            entry is not None and entry.node_uid == node.uid and counts(self._job, entry, record)
+        )
+        return _has_begun(record) or is_entered or self._has_started_pod(name)
 
     def _is_requested(self, name: str, observed: str) -> bool:
         """Return whether a request names the node that was not acted on for it."""

@@ -180,6 +180,7 @@ class Oracle:
     def _report_written(self, old: Raw, new: Raw) -> None:
         if not old:
             self.completion.report_made(new)
+        self.demands.report_written(old, new)
         self.evidence.judge(old, new)
         self.evictions.judge_report(old, new)
         self.failures.judge(old, new)

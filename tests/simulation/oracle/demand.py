@@ -30,8 +30,15 @@ class Demand:
     started: frozenset[str] | None = None
     # The same for its later decisions, as long as the reports did not have the request.
     started_later: set[str] = field(default_factory=set)
+    # UIDs of the nodes in whose records it is.
+    recorded: set[str] = field(default_factory=set)
     is_known: bool = False
     is_replaced: bool = False
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the controller has read it, or must have."""
+        return self.is_known or bool(self.recorded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,21 +4,22 @@ Three things ask for that: a change of what runs, a rerun request, and labels of
 the selection and come back. What a pod runs is its image. A program that was away, or whose watch
 was late, cannot know of a change that was taken back meanwhile. So a demand that another one has
 replaced binds only if it was there for KNOWN_SECONDS while nothing disturbed the controller. So
-does one whose revision was in the Job's status, and the newest one. Another one may be met.
+does one whose revision was in the Job's status, and the newest one. A request binds, too, for a
+node whose record had it. Another demand may be met.
 
 A rerun request is about the nodes that the Job has at that time. For others it does not bind. A
-task that has started counts for a request if the controller's watch of pods had not shown the start
-when it read the request. A start that was seen later, and before the report had the request, may
-count or not.
+task that has started counts for a request if neither the controller's watch of pods nor the ledger
+had shown the start when it read the request. A start that was seen later, and before the report had
+the request, may count or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from daemonset_job.api.job import Job
+from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.names import ANNOTATION_RERUN, CONTAINER_NAME
 from daemonset_job.api.pod import Pod
 from tests.simulation import intent
@@ -27,6 +28,7 @@ from tests.simulation.oracle.facts import is_continuous
 from tests.simulation.server import JOBS, Raw
 
 if TYPE_CHECKING:
+    from job_controller.core.state.snapshot import Snapshot
     from tests.simulation.kubelet import PodRun
     from tests.simulation.oracle.core import Oracle
     from tests.simulation.world import World
@@ -141,16 +143,29 @@ class Demands:
         if facts := self.pods.get(run.pod_uid):
             facts.started = min(facts.started, self.world.loop.moment)
 
-    def controller_decides(self, job: Job, pods: Iterable[Pod]) -> None:
+    def controller_decides(self, snapshot: Snapshot) -> None:
         """Note what the controller knows while it reads a request that no report has."""
-        demands = self.reruns.get(job.uid)
-        if not demands or job.annotations.get(ANNOTATION_RERUN) != demands[-1].value:
+        job = snapshot.job
+        value = job.annotations.get(ANNOTATION_RERUN) or ""
+        read = next((d for d in reversed(self.reruns.get(job.uid, ())) if d.value == value), None)
+        if read is None:
             return
-        newest = demands[-1]
-        if newest.started is None:
-            newest.started = frozenset(pod.uid for pod in pods if _has_started(pod))
+        if read.started is None:
+            read.started = frozenset(_started_pods(snapshot))
         elif job.has_open_request:
-            newest.started_later.update(pod.uid for pod in pods if _has_started(pod))
+            read.started_later.update(_started_pods(snapshot))
+
+    def report_written(self, old: Raw, new: Raw) -> None:
+        """Note which nodes have a request in their records now, and had not."""
+        was, is_ = ((raw.get("status") or {}).get("nodeStates") or {} for raw in (old, new))
+        for node, record in is_.items():
+            request = record.get("observedRerun") or ""
+            if not request or request == (was.get(node) or {}).get("observedRerun"):
+                continue
+            for demand in reversed(self.reruns.get(new["spec"]["job"]["uid"], ())):
+                if request.endswith(json_hash(demand.value)):
+                    demand.recorded.add(record["uid"])
+                    break
 
     # --- what is asked ---------------------------------------------------------------------
 
@@ -183,7 +198,7 @@ class Demands:
                 break
         reruns = [demand for demand in self.reruns[job_uid] if demand.at < until]
         for number, demand in enumerate(reruns):
-            is_bound = demand.is_known or demand is reruns[-1]
+            is_bound = demand.is_known or demand is reruns[-1] or node_uid in demand.recorded
             if is_bound and demand.nodes.get(node) == node_uid:
                 asked = _asked_first(reruns[: number + 1])
                 if asked > since:
@@ -203,9 +218,8 @@ class Demands:
         return facts.image == due.image and (facts.started >= due.since or is_unseen)
 
     def may_be_earlier(self, job_uid: str, pod_uid: str) -> bool:
-        """Return whether a task was seen to start before a report had the newest request."""
-        reruns = self.reruns[job_uid]
-        return bool(reruns) and pod_uid in reruns[-1].started_later
+        """Return whether a task was seen to start before a report had a request."""
+        return any(pod_uid in demand.started_later for demand in self.reruns[job_uid])
 
     def may_run_again(self, job_uid: str, node: str, node_uid: str, pod_uid: str | None) -> bool:
         """Return whether anything was asked of a node that a pod of it was not let start for."""
@@ -240,6 +254,13 @@ class Demands:
                 yield demand
 
 
+def _started_pods(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the UIDs of the pods whose task has started, as pods or the ledger show."""
+    yield from (pod.uid for pod in snapshot.pods if _has_started(pod))
+    for report in snapshot.reports:
+        yield from (entry.pod_uid for entry in report.evidence.values())
+
+
 def _has_started(pod: Pod) -> bool:
     """Return whether a program can see that the task of a pod has started."""
     task = pod.container
@@ -260,7 +281,7 @@ def _asked_first(demands: list[Demand]) -> float:
     for demand in reversed(earlier):
         if demand.value == last.value:
             asked = demand.at
-        elif demand.is_known:
+        elif demand.is_read:
             break
     return asked
 

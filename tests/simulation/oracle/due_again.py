@@ -48,6 +48,15 @@ def judge_gate(world: World, pod: Raw) -> None:
         world.oracle.violate("earlier revision", words)
 
 
+def is_followed(world: World, job_uid: str, node: str, node_uid: str, record: Raw) -> bool:
+    """Return whether a node is recorded as due again for what does not bind (see `demands`)."""
+    demands = world.oracle.demands
+    if job_uid not in demands.images or record.get("state") == "Completed":
+        return False
+    pod_uid = world.oracle.evidence.entered_pods.get((job_uid, node))
+    return demands.may_run_again(job_uid, node, node_uid, pod_uid)
+
+
 def judge_rest(world: World, job: Raw, desired: Raw, truth: Raw) -> None:
     """Judge a Job at rest with its desired nodes, and what is true of each."""
     uid, demands = job["metadata"]["uid"], world.oracle.demands

@@ -275,7 +275,10 @@ class _Rest:
     def state_of(self, node: str) -> str:
         """Return the true state of a desired node."""
         world = self.world
-        if self.is_entered(node) and not self.follows_demand_that_does_not_bind(node):
+        record, node_uid = self.records.get(node) or {}, self.desired[node]
+        if self.is_entered(node) and not due_again.is_followed(
+            world, self.uid, node, node_uid, record
+        ):
             return "completed"
         if self.world.oracle.has_failed(self.job, node, self.desired[node]):
             return "failed"  # whether rightly so was judged when it was written
@@ -295,15 +298,6 @@ class _Rest:
         if instances & world.oracle.failures.printed and self.uid in tokens:
             self.violate("stuck", f"{node} has succeeded and is not in the ledger")
         return "active"
-
-    def follows_demand_that_does_not_bind(self, node: str) -> bool:
-        """Whether the node is recorded as due again for what does not bind (`demands`)."""
-        oracle, node_uid = self.world.oracle, self.desired[node]
-        record = self.records.get(node) or {}
-        if self.uid not in oracle.demands.images or record.get("state") == "Completed":
-            return False
-        pod_uid = oracle.evidence.entered_pods.get((self.uid, node))
-        return oracle.demands.may_run_again(self.uid, node, node_uid, pod_uid)
 
     def is_of_earlier_try(self, run: PodRun) -> bool:
         """Whether the node of a pod is due again since that was let start."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.oracle import due_again
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.invariant import Invariant
-from tests.simulation.oracle.shards import reports_of
+from tests.simulation.oracle.shards import node_states, reports_of
 from tests.simulation.server import NODES, Raw
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ class NodeChanges:
             return False
         if uid not in demands.images:
             return True
+        record = node_states(self._world, uid).get(node) or {}
+        if due_again.is_followed(self._world, uid, node, node_uid, record):
+            return False
         read = (job.get("status") or {}).get("observedGeneration")
         due = demands.due(uid, node, node_uid, generation=read)
         return self._oracle.has_met(uid, node, node_uid, due)

@@ -142,6 +142,24 @@ def test_a_node_runs_again_whose_record_and_evidence_are_a_moment_late() -> None
     assert conditions(cluster)["Complete"] == ("False", "NodesDue")
 
 
+def test_a_node_runs_again_that_completed_unseen_and_whose_pod_is_gone() -> None:
+    """The controller was away: its record says that the node waits, and the ledger has it."""
+    cluster = completed("a")
+    cluster.nodes["b"] = make_node("b")
+    cluster.pods.append(gated_pod("b", serial=1, revision=cluster.job.revision))
+    run(cluster)
+    assert recorded(cluster, "b")["state"] == "Waiting"
+    complete(cluster, "b", 1)
+    cluster.pods[1] = gated_pod("b", serial=2, revision=cluster.job.revision)
+    request(cluster, "b@1")
+    assert released(run(cluster)) == []
+    assert "pod-b-1" in recorded(cluster, "b")["earlierPods"]
+    assert released(run(cluster)) == ["b"]
+    complete(cluster, "b", 2)
+    assert deleted(run(cluster)) == []
+    assert conditions(cluster)["Complete"][0] == "True"
+
+
 def test_a_node_that_has_not_begun_follows_a_request_with_its_first_run() -> None:
     cluster = completed("a")
     cluster.nodes["b"] = make_node("b")
