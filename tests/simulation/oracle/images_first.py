@@ -2,6 +2,9 @@
 
 These are the nodes that are desired when the pull ends. One that becomes desired after that pulls
 the images with its own pod.
+
+A pod whose gate was removed after a pull has the images of that one. Another pull may have begun
+since, for what a user has changed: guarantees.md says that such a pod may still start its task.
 """
 
 from __future__ import annotations
@@ -41,6 +44,8 @@ class ImagesFirst:
         # those that have the images.
         self._desired: dict[str, set[str]] = {}
         self._pulled: dict[str, set[str]] = {}
+        # By the UID of a pod: both for the pull that had ended when its gate was removed.
+        self._released: dict[str, tuple[set[str], set[str]]] = {}
         self._begun: set[str] = set()
 
     def job_made(self, job: Raw) -> None:
@@ -55,6 +60,13 @@ class ImagesFirst:
         """Note that a Job is called complete, which is for nodes with these UIDs."""
         if owner := self._pulls.get(job_uid):
             self._desired[owner] = set(desired)
+
+    def gate_removed(self, pod: Raw) -> None:
+        """Note which pull had ended when a pod may start."""
+        uid = pod["metadata"]["uid"]
+        owner = self._oracle.job_of.get(uid, "")
+        if owner in self._desired:
+            self._released[uid] = self._desired[owner], self._pulled[owner]
 
     def task_succeeds(self, run: PodRun) -> None:
         """Note that the images are on a node."""
@@ -72,12 +84,14 @@ class ImagesFirst:
         # As the user applied it: no edit of a run in progress is judged.
         if not (plan.spec.get("rollout") or {}).get("pullImagesFirst"):
             return
-        if uid not in self._desired:
+        current = self._desired.get(uid), self._pulled.get(uid, set())
+        needed, pulled = self._released.get(run.pod_uid, current)
+        if needed is None:
             words = f"{run.machine.name} starts, and no pull has ended"
             self._oracle.violate("images first", words)
             return
         desired = set(self._oracle.completion.desired(job).values())
-        lacking = (desired & self._desired[uid]) - self._pulled[uid]
+        lacking = (desired & needed) - pulled
         limit = (job["spec"].get("failurePolicy") or {}).get("maxFailedNodes", 0)
         if isinstance(limit, str):
             limit = int(limit.rstrip("%")) * len(desired) // 100
