@@ -257,8 +257,9 @@ def _may_open(node: DesiredNode, written: NodeRecord, hold: Hold | None) -> bool
         return False
     if not keeps_turn(written, node.record):
         return False
-    # The next pod of a node that has begun goes on with its work.
-    return hold is None or written.attempts > 0
+    # The next pod of a node that has begun goes on with its work. Of one whose pod was taken back,
+    # and is gone, nothing shows that it has: it only counts as begun.
+    return hold is None or (written.attempts > 0 and written.started_at is not None)
 
 
 def _find_dead_pods(snapshot: Snapshot, counts: NodeCounts) -> tuple[Pod, ...]:

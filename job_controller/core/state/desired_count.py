@@ -215,11 +215,12 @@ def find_completed_unselected(
 def _left_by_itself(record: NodeRecord | None, selection: str, *, is_first: bool) -> bool:
     """Return whether the node left the selection, and not the selection the node.
 
-    A node that left before its first record has none in it: it was chosen by the first one. Had
-    another one chosen it while the controller was away, the record would have ANOTHER_SELECTION.
+    A node that left before its first record has none in it, or has no record: it was chosen by the
+    first one. Had another one chosen it while the controller was away, the record would have
+    ANOTHER_SELECTION.
     """
     if record is None:
-        return False
+        return is_first
     is_same = record.selection == selection or (is_first and not record.selection)
     return has_left(record) or (bool(selection) and is_same)
 

@@ -261,24 +261,32 @@ class _Finder:
         """
         revision = self._job.revision
         is_requested = self._is_requested(name, record.rerun)
+        current = self._current_revisions() if is_requested else {revision}
         found: list[str] = []
         if is_requested:
-            found += [pod.uid for pod in self._pods().get(name, ()) if pod.revision == revision]
-        if record.revision == revision:
+            found += [pod.uid for pod in self._pods().get(name, ()) if pod.revision in current]
+        if record.revision in current:
             found.append(record.pod_uid)
-        if entry is not None and entry.revision == revision:
+        if entry is not None and entry.revision in current:
             is_of_next_try = record.revision != revision and not is_requested
             found += [] if is_of_next_try else [entry.pod_uid]
-        if record.revision == revision:
+        if record.revision in current:
             found += record.earlier_pods
         return tuple(dict.fromkeys(filter(None, found)))[:_EARLIER_PODS]
 
     def _has_started_pod(self, name: str) -> bool:
-        """Return whether a pod of the newest revision has started the task on the node."""
-        revision = self._job.revision
+        """Return whether a pod that a request is about has started the task on the node."""
+        current = self._current_revisions()
         return any(
-            pod.revision == revision and has_started(pod) for pod in self._pods().get(name, ())
+            pod.revision in current and has_started(pod) for pod in self._pods().get(name, ())
         )
+
+    def _current_revisions(self) -> set[str]:
+        """Return the newest revision, and that in the status while it has not got that one.
+
+        If the change is undone before it has, the pods of the former revision count again.
+        """
+        return {self._job.revision, self._job.status.revision}
 
     def _pods(self) -> Mapping[str, list[Pod]]:
         """Return the scheduled pods, by the name of their node."""

@@ -1,8 +1,8 @@
 """Completed nodes that have left the selection of a Job of policy Continuous, and still count.
 
 One that an edit of the Job took out does not count, nor one that had not completed what was due
-when it left. If something was asked for while the controller did not have to know yet that the
-labels had left, both answers are right.
+when it left. Both answers are right if something was asked for, or taken back, while the controller
+did not have to know yet that the labels had left.
 """
 
 from __future__ import annotations
@@ -36,9 +36,12 @@ def completed_unselected(world: World, job: Raw, desired: Raw) -> list[dict[str,
         if left is None:
             continue  # an edit took it out
         then = demands.due(uid, name, node_uid, until=left.at)
-        if world.oracle.has_met(uid, name, node_uid, then):
-            is_asked = demands.is_asked_within(uid, name, left.at)
-            target = doubtful if is_asked or not left.is_known else certain
-            target[name] = node_uid
+        is_met = world.oracle.has_met(uid, name, node_uid, then)
+        if not left.is_known or demands.is_asked_within(uid, name, left.at):
+            now = demands.due(uid, name, node_uid)
+            if is_met or world.oracle.has_met(uid, name, node_uid, now):
+                doubtful[name] = node_uid
+        elif is_met:
+            certain[name] = node_uid
     some = chain.from_iterable(combinations(doubtful, n) for n in range(len(doubtful) + 1))
     return [certain | {name: doubtful[name] for name in names} for names in some]

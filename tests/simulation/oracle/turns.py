@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from tests.simulation import intent
 from tests.simulation.oracle.facts import find_job, is_continuous, is_true, rollout_of
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.set_aside import is_reachable
@@ -164,6 +165,9 @@ class Turns:
         current = {machine.uid for machine in self._machines()}
         current |= {records[name]["uid"] for name in begun}
         counted = {len(begun), len(begun) + len(known - current)}
+        # One that the user took out made room for another one. Which spec is decided by when is not
+        # known.
+        counted |= {size - self._count_omitted(job_uid, begun) for size in counted}
         known.add(run.machine.uid)
         full = [
             number
@@ -187,6 +191,16 @@ class Turns:
             else:
                 words = f"{run.machine.name} starts before {name} has finished its step"
                 self._oracle.violate("turns", words)
+
+    def _count_omitted(self, job_uid: str, begun: Iterable[str]) -> int:
+        """Return how many of these nodes some version of an edited selection does not choose."""
+        specs = list(self._oracle.completion.specs[job_uid].values())
+        if all(intent.selection(spec) == intent.selection(specs[0]) for spec in specs):
+            return 0
+        nodes = [self._world.server.get(NODES, name, "") for name in begun]
+        return sum(
+            not all(intent.matches(spec, raw) for spec in specs) for raw in nodes if raw is not None
+        )
 
     def _was_away(self, name: str) -> bool:
         """Return whether a node was unreachable for its grace period at some time."""

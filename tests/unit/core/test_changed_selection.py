@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job_spec import NodeSelection
-from tests.unit.builders import SampleCluster, gated_pod, make_pod
+from tests.unit.builders import SampleCluster, done, gated_pod, make_pod
 from tests.unit.core.runs import run
 from tests.unit.core.standing_jobs import change, standing
 
@@ -74,3 +74,21 @@ def test_a_node_that_left_by_itself_before_it_was_seen_still_counts() -> None:
     cluster.misscheduled = 0
     run(cluster)
     assert completed(cluster) == (2, 2)
+
+
+def test_a_node_that_left_without_a_record_counts_and_is_due_when_it_is_back() -> None:
+    cluster = standing("a", "b")
+    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
+    change(cluster, nodes=NodeSelection(selector=selector))
+    a, running = cluster.nodes["a"], make_pod("b", revision=cluster.job.revision)
+    cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
+    cluster.pods, cluster.desired, cluster.scheduled = [running], 1, 1
+    cluster.evidence = {"a": replace(done("a"), revision=cluster.job.revision)}
+    run(cluster)
+    assert completed(cluster) == (2, 1)
+    cluster.nodes["a"] = a
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    run(cluster)
+    run(cluster)
+    assert completed(cluster) == (2, 0)

@@ -3,7 +3,9 @@
 from datetime import UTC, datetime
 
 from daemonset_job.api.rollout import Rollout, WindowSpec
+from tests.unit.builders import gated_pod, make_pod
 from tests.unit.core.rollouts import RolloutWorld
+from tests.unit.core.runs import spec
 
 NIGHT = Rollout(max_parallel=1, window=WindowSpec("0 22 * * *", "2h"))
 OPEN, CLOSED = datetime(2026, 1, 2, 22, 30, tzinfo=UTC), datetime(2026, 1, 3, 0, 30, tzinfo=UTC)
@@ -49,3 +51,35 @@ def test_a_window_that_cannot_be_read_starts_nothing_and_names_the_field():
     assert world.started == []
     assert world.condition("Progressing")[:2] == ("False", "InvalidWindow")
     assert "spec.rollout.window.start" in world.condition("Progressing")[2]
+
+
+def test_a_node_whose_pod_was_taken_back_waits_for_the_window():
+    """Its last status was not seen, so that the run counts as begun; nothing shows that it has."""
+    world = RolloutWorld("a", rollout=NIGHT)
+    world.now = OPEN
+    while not world.started:
+        world.step()
+    world.put(make_pod("a", state="waiting", phase="Pending", uid="pod-a-1"))
+    spec(world.cluster, suspend=True)
+    world.step(5)
+    assert (world.cluster.report_status or {})["nodeStates"]["a"]["attempts"] == 1
+    world.now = CLOSED
+    spec(world.cluster, suspend=False)
+    world.step(5)
+    assert world.started == ["a"]
+    world.now = OPEN.replace(day=3)
+    world.step(5)
+    assert world.started == ["a", "a"]
+
+
+def test_the_next_pod_of_a_node_that_has_begun_starts_outside_the_window():
+    world = RolloutWorld("a", rollout=NIGHT)
+    world.now = OPEN
+    while not world.started:
+        world.step()
+    world.put(make_pod("a", uid="pod-a-1", started_at=OPEN))
+    world.step(2)
+    world.put(gated_pod("a", serial=2))
+    world.now = CLOSED
+    world.step(5)
+    assert world.started == ["a", "a"]
