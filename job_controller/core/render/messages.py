@@ -40,8 +40,10 @@ def with_message(run: RunState, counts: NodeCounts, job: Job) -> RunState:
         message = _deadline_message(counts, job)
     elif run.reason == CompleteReason.MIN_COMPLETED_REACHED:
         rest = counts.names(NodeState.WAITING, NodeState.ACTIVE)
-        words = f"; not started, since minCompleted is reached: {fold(rest, limit=200)}"
-        message = progress_message(counts) + (words if rest else "")
+        named = [fold(rest, limit=200)] if rest else []
+        unnamed = [f"{counts.missing} without a pod"] if counts.missing else []
+        words = f"; not started, since minCompleted is reached: {', '.join(named + unnamed)}"
+        message = progress_message(counts) + (words if named or unnamed else "")
     else:
         message = progress_message(counts)
     return replace(run, message=message)

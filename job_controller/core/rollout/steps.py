@@ -29,7 +29,7 @@ from job_controller.core.rollout.script_check import check_by_script
 from job_controller.core.rollout.source_answers import find_queries, judge_answers
 from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.snapshot import Snapshot, merge_records
 from job_controller.core.text.commands import plugin_command
 
 # How often nodes and pods are looked at again while a check has not passed.
@@ -129,7 +129,7 @@ def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: date
     step, progress = end.step, end.progress
     if not end.members.had_turn and not end.members.is_empty:
         # Earlier steps have had as many nodes.
-        return _next_step(progress)
+        return _pass_over(snapshot, end)
     is_plain = not step.soak_seconds and step.check.is_empty and not step.needs_approval
     completed = set(counts.names(NodeState.COMPLETED)) & end.members.had_turn
     if is_plain and completed:
@@ -146,6 +146,17 @@ def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: date
     moments = [moment for moment in (found.wake_at, verdict.wake_at) if moment is not None]
     parts = () if verdict.part is None else (verdict.part,)
     return replace(found, parts=parts, wake_at=min(moments, default=None))
+
+
+def _pass_over(snapshot: Snapshot, end: _Finish) -> Advance:
+    """Return what follows a step without nodes of its own: the next one, or what a person says.
+
+    A person who has approved after the turns of these nodes is not asked again.
+    """
+    records = merge_records(snapshot).values()
+    if all(record.step <= end.progress.approved_step for record in records):
+        return _next_step(end.progress)
+    return _ask_approval(snapshot.job, end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +230,18 @@ def _decide(job: Job, end: _Finish, verdict: _Verdict, now: datetime) -> Advance
             asked = replace(progress, waits_for=words)
             later = now + timedelta(seconds=POLL_SECONDS)
             return Advance(asked, SuspendedReason.CHECK_INCONCLUSIVE, words, later, query)
-    if end.step.needs_approval and not is_approved and not progress.is_promoted:
-        words = (
-            f"{_name(progress)} is done and waits for approval: {_approve_command(job, progress)}"
-        )
-        asked = replace(progress, waits_for=words)
-        return Advance(asked, SuspendedReason.WAITING_FOR_APPROVAL, words)
-    return _next_step(progress)
+    return _ask_approval(job, end)
+
+
+def _ask_approval(job: Job, end: _Finish) -> Advance:
+    """Return that the step waits for a person, or the next one if there is no need."""
+    progress = end.progress
+    is_approved = progress.approved_step >= progress.step
+    if not end.step.needs_approval or is_approved or progress.is_promoted:
+        return _next_step(progress)
+    words = f"{_name(progress)} is done and waits for approval: {_approve_command(job, progress)}"
+    asked = replace(progress, waits_for=words)
+    return Advance(asked, SuspendedReason.WAITING_FOR_APPROVAL, words)
 
 
 def _next_step(progress: RolloutProgress) -> Advance:

@@ -137,6 +137,17 @@ def test_enough_completions_end_a_run_without_a_rollout():
     assert conditions(cluster)["Complete"] == ("True", "MinCompletedReached")
 
 
+def test_the_nodes_that_did_not_start_include_those_without_a_pod():
+    cluster = make_cluster("a", "b", gated=True, evidence={"a": done("a")}, desired=3)
+    spec(cluster, success_policy=SuccessPolicy(1))
+    cluster.pods[1] = gated_pod("b")
+    run(cluster)
+    complete = next(each for each in cluster.job.status.conditions if each.type == "Complete")
+    assert complete.message == (
+        "1 of 3 nodes completed; not started, since minCompleted is reached: b, 1 without a pod"
+    )
+
+
 @pytest.mark.parametrize("is_refused", [True, False])
 def test_completions_of_another_selection_are_not_enough(is_refused):
     """The DaemonSet still runs on b alone: its change is refused, or another client changed it."""

@@ -188,6 +188,28 @@ def test_an_approval_that_is_on_record_holds_when_its_annotation_is_removed():
     assert run_batch(world, 8) == ["b", "c", "d"]
 
 
+@pytest.mark.parametrize("share", ["50%", 1])
+def test_a_step_without_nodes_of_its_own_waits_for_its_approval(share):
+    """Of three nodes 50% is one, which the first step had: the other two would follow unasked."""
+    rollout = steps(Step(nodes=1), Step(nodes=share, needs_approval=True))
+    world = RolloutWorld("a", "b", "c", rollout=rollout)
+    run_batch(world)
+    world.step(6)
+    assert world.condition("Suspended")[1] == "WaitingForApproval"
+    assert "approve=2" in world.condition("Suspended")[2]
+    assert world.started == ["a"]
+    world.request(approved_step=2)
+    assert run_batch(world, 8) == ["b", "c"]
+
+
+def test_nobody_approves_the_same_nodes_twice():
+    steps_of_one = [Step(nodes=1, needs_approval=True) for _ in range(3)]
+    world = RolloutWorld("a", "b", "c", rollout=steps(*steps_of_one))
+    run_batch(world)
+    world.request(approved_step=1)
+    assert run_batch(world, 12) == ["b", "c"]
+
+
 def test_promotion_leaves_out_soaks_and_approvals_and_keeps_the_batches():
     rollout = steps(Step(nodes=1, soak_seconds=9999), Step(nodes=2, needs_approval=True))
     world = RolloutWorld(*NODES, rollout=rollout)
