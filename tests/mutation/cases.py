@@ -11,27 +11,13 @@ from random import Random
 from typing import Any
 
 from daemonset_job.api import names
-from tests.mutation.schema import Field, fields, part
+from tests.mutation.changes import PATCHES, SELECTIONS, Change, draw_change
+from tests.mutation.schema import Field, fields
 from tests.mutation.tasks import REGEX_EXAMPLES, Task
+from tests.mutation.valid_jobs import BASES, IMAGE, POD_SPECS
 from tests.mutation.values import draw, edges
 
 Raw = dict[str, Any]
-IMAGE = "example/task:v1"
-
-
-@dataclass(frozen=True)
-class Change:
-    """Something that happens to a Job while it runs: a merge patch, or a deletion.
-
-    `after` seconds since the one before, and not before `when`: "" at once, "at work" when a task
-    runs, "gated" when the template has the gate. `what` is patch, pod, pods, daemonset or report:
-    what is patched or deleted.
-    """
-
-    after: float
-    what: str = "patch"
-    body: Any = None
-    when: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,16 +44,38 @@ def edge_cases() -> Iterator[Case]:
     """Yield a Case for each edge of each field, and for what no single field shows."""
     for each in fields():
         for word, value in edges(each.path, each.schema):
-            spec = _with_image(each.spec_with(value))
-            yield Case(f"{each.path} {word}", spec, _names_of(each), field=each.path)
+            spec, task = _completed(each.path, each.spec_with(value))
+            yield Case(f"{each.path} {word}", spec, _names_of(each), task=task, field=each.path)
     yield from _metadata_cases()
     yield from _pairs()
 
 
-def _with_image(spec: Any) -> Any:
-    if isinstance(spec, dict) and "image" not in spec:
-        return {"image": IMAGE, **spec}
-    return spec
+# What a Job needs beside a field: the start of the field's path, the rest of the spec, its task.
+# An image, where none is named.
+_WITH: tuple[tuple[str, Raw, Task], ...] = (
+    ("spec.script", {}, Task()),
+    ("spec.hostExec", {"script": "exit 0"}, Task()),
+    (
+        "spec.rollback",
+        {"image": IMAGE, "backoffLimit": 0, "failurePolicy": {"action": "Rollback"}},
+        Task(failures=1),
+    ),
+    (
+        "spec.failurePolicy.action",
+        {"image": IMAGE, "backoffLimit": 0, "rollback": {"args": ["undo"]}},
+        Task(failures=1),
+    ),
+)
+
+
+def _completed(path: str, spec: Any) -> tuple[Any, Task]:
+    """Return the spec with what its Job needs beside the field, and the task of the Job."""
+    if not isinstance(spec, dict):
+        return spec, Task()
+    for start, rest, task in _WITH:
+        if path.startswith(start):
+            return {**rest, **spec}, task
+    return {"image": IMAGE, **spec}, Task()
 
 
 def _names_of(each: Field) -> frozenset[str]:
@@ -117,7 +125,7 @@ def _pairs() -> Iterator[Case]:
     )
     for hopeless in ("InvalidImageName", "ErrImagePull", "CreateContainerError"):
         yield case(f"waits: {hopeless}", {}, "image", task=Task(waiting=hopeless))
-    for pod_spec in _POD_SPECS:
+    for pod_spec in POD_SPECS:
         yield case(f"template {pod_spec!r:.60}", {"template": {"spec": pod_spec}}, "template")
     placed = {"nodes": {"selector": {"matchLabels": {"zone": "x"}}}}
     affinities: tuple[Any, ...] = ("x", 7, [], {"nodeAffinity": "x"}, {"nodeAffinity": []})
@@ -126,80 +134,7 @@ def _pairs() -> Iterator[Case]:
         yield case(f"affinity {affinity!r} and nodes", {**placed, **template}, "affinity")
 
 
-# Parts of a pod template that a person may well write.
-_POD_SPECS: tuple[Raw, ...] = (
-    {"containers": [{"name": "job-container", "env": [{"name": "A", "value": "b"}]}]},
-    {"containers": [{"name": "job-container", "env": [{"name": "NODE_NAME", "value": "b"}]}]},
-    {"containers": [{"name": "job-container", "image": None}]},
-    {"containers": [{"name": "job-container", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]},
-    {"containers": [{"name": "sidecar", "image": "example/sidecar:v1"}]},
-    {"containers": [{"image": "example/sidecar:v1"}]},
-    {"containers": [{"name": "job-container", "resources": {"limits": {"memory": "x"}}}]},
-    {"containers": [{"name": "job-container", "resources": {"limits": {"memory": 1e3}}}]},
-    {"containers": [{"name": "job-container", "noSuchField": 1}]},
-    {"initContainers": [{"name": "job-container", "image": "example/init:v1"}]},
-    {"initContainers": [{"name": "before", "image": "example/init:v1"}]},
-    {"volumes": [{"name": "daemonset-job-state", "configMap": {"name": "x"}}]},
-    {"volumes": []},
-    {"tolerations": [{"operator": "Exists"}]},
-    {"tolerations": [{"operator": "Exists", "value": "x"}]},
-    {"priorityClassName": "no-such-class"},
-    {"priorityClassName": "system-node-critical"},
-    {"runtimeClassName": "no-such-class"},
-    {"schedulingGates": [{"name": names.START_GATE}]},
-    {"nodeSelector": {"zone": "x"}},
-    {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"},
-    {"terminationGracePeriodSeconds": 2**63 - 1},
-    {"terminationGracePeriodSeconds": -1},
-    {"securityContext": None, "volumes": None},
-    {"containers": None},
-)
-
-
 # --- mutations of valid Jobs --------------------------------------------------------------------
-
-BASES: tuple[tuple[Raw, Task], ...] = (
-    ({}, Task()),
-    ({"mountPath": "/tmp", "command": ["a", "b"], "args": ["c", "d"]}, Task(seconds=0.5)),
-    ({"nodes": {"selector": {"matchLabels": {"zone": "x"}}}}, Task(seconds=1.5)),
-    ({"nodes": {"include": ["node-a", "node-b"]}}, Task(seconds=1)),
-    ({"nodes": {"exclude": ["node-c"]}}, Task(seconds=1)),
-    (
-        {"nodes": {"selector": {"matchExpressions": [
-            {"key": "disk", "operator": "DoesNotExist"},
-            {"key": "zone", "operator": "In", "values": ["x", "y"]},
-        ]}}},
-        Task(seconds=1),
-    ),
-    ({"completion": {"mode": "Exit"}}, Task(seconds=1)),
-    ({"completion": {"mode": "Exit", "failureToken": "no"}, "backoffLimit": 1}, Task(failures=9)),
-    ({"completion": {"token": "all done", "match": "Contains", "failureToken": "no"}}, Task()),
-    ({"completion": {"token": "^all .*$", "match": "Regex"}}, Task(seconds=0.5)),
-    ({"completion": {"failureToken": "no"}}, Task(failures=9, says=True)),
-    ({"backoffLimit": 2, "failureLogLines": 3}, Task(failures=2)),
-    ({"backoffLimit": 0, "failurePolicy": {"action": "Continue", "maxFailedNodes": "50%"}},
-     Task(failures=1)),
-    ({"backoffLimit": 0, "failurePolicy": {"action": "Pause"}}, Task(failures=1)),
-    ({"failurePolicy": {"pods": "Delete", "rules": [
-        {"exitCodes": [3, 4], "action": "Fail"}, {"exitCodes": [1], "action": "Ignore"}]}},
-     Task(failures=2, code=3)),
-    ({"activeDeadlineSeconds": 2, "ttlSecondsAfterFinished": 3600}, Task(seconds=4)),
-    ({"nodeDeadlineSeconds": 2, "ttlSecondsAfterFinished": 1}, Task(seconds=4)),
-    ({"ttlSecondsAfterFinished": 3600, "results": [{"name": "version"}, {"name": "mode"}]},
-     Task(seconds=0.5)),
-    ({"suspend": True}, Task(seconds=0.5)),
-    ({"template": {
-        "metadata": {"labels": {"team": "x"}, "annotations": {"a": "b"}},
-        "spec": {
-            "tolerations": [{"operator": "Exists"}],
-            "containers": [
-                {"name": "job-container", "env": [{"name": "A", "value": "b"}]},
-                {"name": "sidecar", "image": "example/sidecar:v1"},
-            ],
-            "volumes": [{"name": "v", "emptyDir": {}}],
-        }}},
-     Task(seconds=0.5)),
-)  # fmt: skip
 
 
 def mutation(seed: int, number: int) -> Case:
@@ -216,7 +151,7 @@ def mutation(seed: int, number: int) -> Case:
         done.append(word)
     changes: tuple[Change, ...] = ()
     if not done or random.random() < 0.5:
-        changes = tuple(_change(random, base) for _ in range(random.randint(1, 4)))
+        changes = tuple(draw_change(random, base) for _ in range(random.randint(1, 4)))
         task = dataclasses.replace(task, holds=random.random() < 0.6)
     notes = {names.ANNOTATION_RETRY: "0"} if random.random() < 0.1 else {}
     return Case(
@@ -309,21 +244,6 @@ _OPERATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
 # --- what happens to a Job while it runs --------------------------------------------------------
 
 
-def _change(random: Random, base: Raw) -> Change:
-    after = random.choice((0.0, 0.0, 0.1, 0.3, 0.7, 1.5, 3.0))
-    when = random.choice(("", "", "at work", "gated"))
-    if random.random() < 0.12:
-        return Change(after, random.choice(("pod", "pods", "daemonset", "report")), None, when)
-    if "nodes" in base and random.random() < 0.5:
-        return Change(after, body={"spec": {"nodes": random.choice(SELECTIONS)}}, when=when)
-    if random.random() < 0.25:
-        token = random.choice(("1", "2", "", "x" * 256, "x" * 257, "\N{LOBSTER}" * 5000, None))
-        notes = {"annotations": {names.ANNOTATION_RETRY: token}}
-        return Change(after, body={"metadata": notes}, when=when)
-    key, values = random.choice(_PATCHES)
-    return Change(after, body={"spec": {key: random.choice(values)}}, when=when)
-
-
 def change_cases() -> Iterator[Case]:
     """Yield a running Job for each way to change its selection, there and back, and all else."""
     for old in SELECTIONS[:-2]:
@@ -341,7 +261,7 @@ def change_cases() -> Iterator[Case]:
                     task=Task(holds=True),
                     changes=changes,
                 )
-    for key, values in _PATCHES:
+    for key, values in PATCHES:
         for value in values if key != "nodes" else ():
             for task in (Task(holds=True), Task(holds=True, failures=2)):
                 yield Case(
@@ -357,53 +277,3 @@ def _without_null(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_null(each) for key, each in value.items() if each is not None}
     return value
-
-
-_HUGE = 2**63 - 1
-# Ways to choose nodes, as merge patches that leave nothing of the way before. The API server
-# refuses the last ones: as a Job, as a DaemonSet.
-SELECTIONS: tuple[Any, ...] = (
-    None,
-    {"include": ["node-a"], "exclude": None, "selector": None},
-    {"include": None, "exclude": ["node-a"], "selector": None},
-    {"include": ["node-a", "node-b"], "exclude": ["node-c"]},
-    {"selector": {"matchLabels": {"zone": "y"}}, "include": None, "exclude": None},
-    {"selector": {"matchLabels": {"zone": "x"}}, "include": None, "exclude": None},
-    {"selector": {"matchLabels": {"os-version": "1.1"}}, "include": None, "exclude": None},
-    {"selector": {"matchLabels": {"os-version": "1.10"}}, "include": None, "exclude": None},
-    {"selector": {"matchLabels": {"zone": "nowhere"}}, "include": None, "exclude": None},
-    {"include": ["node..2"], "exclude": None, "selector": None},
-    {"exclude": ["node..2"], "include": None, "selector": None},
-    {"selector": {}, "include": [], "exclude": []},
-)
-_PATCHES: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("nodes", SELECTIONS),
-    ("suspend", (True, False, False, None)),
-    ("ttlSecondsAfterFinished", (0, 1, 3600, _HUGE, None)),
-    ("activeDeadlineSeconds", (1, 3, 3600, _HUGE, None)),
-    ("nodeDeadlineSeconds", (1, 3, 3600, _HUGE, None)),
-    ("nodeUnreachableSeconds", (1, 3, 3600, _HUGE, None)),
-    ("backoffLimit", (0, 1, 3, 1000, None)),
-    (
-        "failurePolicy",
-        (
-            None,
-            {"action": "Pause"},
-            {"action": "Continue"},
-            {"action": "FailFast"},
-            {"maxFailedNodes": 0},
-            {"maxFailedNodes": "100%"},
-            {"maxFailedNodes": 2**31 - 1},
-            {"pods": "Delete"},
-            {"rules": [{"exitCodes": [1], "action": "Ignore"}]},
-            {"rules": [{"exitCodes": [1, 3], "action": "Fail"}]},
-        ),
-    ),
-    ("failureLogLines", (0, 20, None)),
-    ("results", ([], None, [{"name": f"r{index}"} for index in range(16)])),
-    ("image", ("example/task:v2",)),
-    ("completion", ({"token": "other"},)),
-    ("mountPath", ("/other", None)),
-)
-
-assert {key for key, _ in _PATCHES} <= set(part("jobs", "spec")["properties"])

@@ -14,9 +14,13 @@ from tests.integration.kube_env import ROOT, KubeEnv, kube_env
 from tests.mutation import known
 from tests.mutation.cases import Case, change_cases, edge_cases, mutation
 from tests.mutation.cluster import open_cluster
-from tests.mutation.runner import Result, Runner, summary
+from tests.mutation.results import Result, summary
+from tests.mutation.runner import Runner
+from tests.mutation.schedules import run_schedules, schedule_cases
 
 PROGRESS_SECONDS = 10.0
+# So that onSuccess, cordon and drain are tried to their end.
+COMPONENTS = ("deploy/components/node-changes", "deploy/components/drain")
 
 
 def main(arguments: list[str]) -> int:
@@ -28,6 +32,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--edges", action="store_true", help="the edges of every field as well")
     parser.add_argument("--only", default="", help="cases whose label has this text")
     parser.add_argument("--at-once", type=int, default=30, help="Jobs side by side (%(default)s)")
+    parser.add_argument("--part", default="1/1", help="a share of the cases, such as 2/5")
+    parser.add_argument(
+        "--patience", type=float, default=1, help="times a minute; more for a busy machine"
+    )
     parser.add_argument("--strict", action="store_true", help="known defects fail as well")
     options = parser.parse_args(arguments)
     logger.remove()  # what matters of the programs' logs is in the results
@@ -45,13 +53,21 @@ def main(arguments: list[str]) -> int:
         for case in (mutation(options.seed, number) for number in numbers)
         if options.only in case.label
     ]
+    cases = _share(cases, options.part)
     with kube_env(controllers=["clusterrole-aggregation-controller"]) as env:
-        env.kubectl("apply", "--server-side", "-k", str(ROOT / "deploy"))
+        for folder in ("deploy", *COMPONENTS):
+            env.kubectl("apply", "--server-side", "-k", str(ROOT / folder))
         env.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-        return asyncio.run(_run(env, cases, options.at_once))
+        return asyncio.run(_run(env, cases, options))
 
 
-async def _run(env: KubeEnv, cases: list[Case], at_once: int) -> int:
+def _share(cases: list[Case], part: str) -> list[Case]:
+    """Return the cases of a part, such as 2/5: every fifth one, from the second."""
+    number, _, parts = part.partition("/")
+    return cases[int(number) - 1 :: int(parts)]
+
+
+async def _run(env: KubeEnv, cases: list[Case], options: argparse.Namespace) -> int:
     began = shown_at = time.perf_counter()
     done = failed = 0
 
@@ -68,7 +84,12 @@ async def _run(env: KubeEnv, cases: list[Case], at_once: int) -> int:
             )
 
     async with open_cluster(env) as cluster:
-        runner = Runner(cluster, at_once)
+        runner = Runner(cluster, options.at_once, options.patience)
+        schedules = [case for case in schedule_cases() if options.only in case.label]
+        schedules = _share(schedules, options.part) if options.edges else []
+        for result in await run_schedules(cluster, schedules):
+            runner.others.append(result)
+            show(result)
         await runner.run(cases, show)
         for result in runner.controls:
             if result.new:

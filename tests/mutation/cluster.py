@@ -6,15 +6,26 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from loguru import logger
 
+from daemonset_job.api import names
 from daemonset_job.kube.client.answers import RawObject, send_json
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import AlreadyExists, Forbidden, Invalid, KubeError
 from daemonset_job.kube.client.request import Request
-from daemonset_job.kube.client.resource import EVENTS, JOBS, NAMESPACES, PODS, Resource
+from daemonset_job.kube.client.resource import (
+    EVENTS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    SCHEDULED_JOBS,
+    Resource,
+)
+from job_controller.core.receivers import Endpoint, Receiver
+from job_controller.core.sources import Source
 from tests.integration import harness as harness_module
 from tests.integration.harness import Harness
 from tests.integration.kube_env import KubeEnv
@@ -34,6 +45,9 @@ TIMEOUTS: dict[str, Any] = {
     "pod_start_timeout_seconds": 5,
     "node_unreachable_grace_period_seconds": 5,
 }
+# The administrator's side of checks and notifications: an address that refuses connections.
+RECEIVER, SOURCE, QUERY = "chat", "web", "errors"
+_NOWHERE = "http://127.0.0.1:9/"
 
 
 class Admin(KubeClient):
@@ -77,19 +91,35 @@ class Admin(KubeClient):
         with contextlib.suppress(AlreadyExists):
             await super().create(EVENTS, event, namespace)
 
-    async def create_job(self, namespace: str, manifest: Any) -> Raw:
-        """Create a Job of any JSON, also such that no other client would send."""
+    async def create_any(
+        self, resource: Resource, namespace: str, manifest: Any, **query: str
+    ) -> Raw:
+        """Create an object of any JSON, also such that no other client would send."""
         return await send_json(
             self._transport,
             Request(
                 "create",
-                JOBS,
+                resource,
                 namespace,
-                query={"fieldValidation": "Strict"},
+                query={"fieldValidation": "Strict", **query},
                 body=json.dumps(manifest).encode(),
                 timeout_seconds=60,
             ),
         )
+
+    async def refusal_in_schedule(self, namespace: str, spec: Any) -> KubeError | None:
+        """Return why a ScheduledJob does not take a Job's spec, by a dry run; None if it does."""
+        manifest = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.SCHEDULED_KIND,
+            "metadata": {"generateName": "mutant-"},
+            "spec": {"schedule": "0 0 29 2 *", "jobTemplate": {"spec": spec}},
+        }
+        try:
+            await self.create_any(SCHEDULED_JOBS, namespace, manifest, dryRun="All")
+        except KubeError as error:
+            return error
+        return None
 
     async def patch_job(self, namespace: str, name: str, body: Any) -> Raw:
         """Merge-patch a Job with any JSON."""
@@ -149,6 +179,16 @@ class MutationCluster:
         return self.harness.nodes.name(short)
 
 
+def _outside(folder: Path) -> dict[str, Any]:
+    """Return the configuration of the receiver and of the source that Jobs may name."""
+    url = folder / "nowhere.url"
+    url.write_text(_NOWHERE)
+    endpoint, everywhere = Endpoint(str(url)), ("*",)
+    queries, paths = {QUERY: "up"}, ("", "/ok")
+    source = Source(SOURCE, endpoint, everywhere, paths, queries, allows_expressions=True)
+    return {"receivers": (Receiver(RECEIVER, endpoint, everywhere),), "sources": (source,)}
+
+
 @contextlib.asynccontextmanager
 async def open_cluster(env: KubeEnv) -> AsyncIterator[MutationCluster]:
     """Run both programs and the simulated nodes on a real API server, in two fresh namespaces."""
@@ -173,7 +213,7 @@ async def open_cluster(env: KubeEnv) -> AsyncIterator[MutationCluster]:
         try:
             for node, labels in NODES.items():
                 await nodes.join(node, labels=labels)
-            await harness.start_controller(**TIMEOUTS)
+            await harness.start_controller(**TIMEOUTS, **_outside(env.folder))
             await harness.start_terminator()
             nodes.namespaces = (mutants,)
             harness.nodes_task = asyncio.create_task(nodes.run())

@@ -8,6 +8,7 @@ message.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from zoneinfo import available_timezones
 
 from daemonset_job.kube.client.errors import KubeError
 from tests.mutation.cluster import NODES
@@ -16,6 +17,11 @@ Raw = dict[str, Any]
 
 # The case waits for a time to live up to this. A longer one is not waited for.
 SHORT_TTL_SECONDS = 10
+# Starts of a window that no time fits, or that cannot be read.
+NEVER = ("0 0 30 2 *", "60 * * * *", "0 0 0 0 0", "x")
+
+
+_WAITING_REASONS = ("OutsideWindow", "RolloutSoaking", "WaitingForJob")
 
 
 @dataclass(frozen=True)
@@ -49,23 +55,32 @@ def reported_state(job: Raw) -> ReportedState | None:
     if status.get("observedGeneration") != job["metadata"]["generation"]:
         return None
     stays = spec.get("ttlSecondsAfterFinished", -1) > SHORT_TTL_SECONDS
+    stays = stays or is_continuous(spec)
     if is_true(job, "Complete"):
-        failed = (status.get("nodes") or {}).get("failed") and "ttlSecondsAfterFinished" not in spec
-        return ReportedState("Complete") if stays or failed else None
+        failed = (status.get("nodes") or {}).get("failed")
+        is_partial = failed or condition(job, "Complete")["reason"] == "MinCompletedReached"
+        stays = stays or (is_partial and "ttlSecondsAfterFinished" not in spec)
+        return ReportedState("Complete") if stays else None
     if is_true(job, "Failed"):
         lives = stays or "ttlSecondsAfterFinished" not in spec
+        lives = lives and not _is_rolling_back(job)
         return ReportedState(f"Failed: {condition(job, 'Failed')['message']}") if lives else None
     if is_true(job, "Suspended"):
         return ReportedState(f"Suspended: {condition(job, 'Suspended')['message']}")
     progressing = condition(job, "Progressing")
-    waits = _asked_to_wait(spec) and progressing.get("reason") in {
-        "OutsideWindow",
-        "RolloutSoaking",
-    }
+    waits = _asked_to_wait(spec) and progressing.get("reason") in _WAITING_REASONS
     if progressing.get("message") and (progressing["status"] == "False" or waits):
         words = f"{progressing['reason']}: {progressing['message']}"
         return ReportedState(words, is_final=False)
     return None
+
+
+def _is_rolling_back(job: Raw) -> bool:
+    """Return whether a failed run is to be rolled back, and the end of that is not known."""
+    action = (job["spec"].get("failurePolicy") or {}).get("action")
+    reason = condition(job, "RolledBack").get("reason", "RollbackWaiting")
+    is_asked = action == "Rollback" and "rollback" in job["spec"]
+    return is_asked and reason in {"RollbackWaiting", "RollingBack"}
 
 
 def _asked_to_wait(spec: Raw) -> bool:
@@ -74,7 +89,12 @@ def _asked_to_wait(spec: Raw) -> bool:
     steps = rollout.get("steps") or ()
     # A check has five minutes to pass, and its condition says what it waits for.
     waits = any(step.get("soakSeconds") or step.get("check") for step in steps)
-    return bool(rollout.get("window")) or waits
+    return bool(rollout.get("window") or spec.get("after")) or waits
+
+
+def is_continuous(spec: Raw) -> bool:
+    """Return whether the Job goes on to serve nodes after it is complete."""
+    return (spec.get("completion") or {}).get("policy") == "Continuous"
 
 
 def state_words(job: Raw | None, report: Raw | None) -> str:
@@ -92,6 +112,36 @@ def state_words(job: Raw | None, report: Raw | None) -> str:
         for raw in status.get("conditions") or ()
     ]
     return "\n".join(lines)
+
+
+# --- what a spec asks for, and nothing came of it -------------------------------------------
+
+
+def ignored(spec: Raw, job: Raw | None, report: Raw | None) -> Iterator[str]:
+    """Yield what a run that succeeded would not have done, had its spec had an effect.
+
+    Nothing is said where a change of the spec, or a person's request, may have come in between.
+    """
+    phase = ((job or report or {}).get("status") or {}).get("phase")
+    if phase != "Succeeded":
+        return
+    rollout = spec.get("rollout") or {}
+    if spec.get("suspend"):
+        yield "it succeeded while it was suspended"
+    if missing := [name for name in spec.get("after") or () if name.startswith("no-such")]:
+        yield f"it succeeded, and {missing} did not"
+    if any(step.get("approval") for step in rollout.get("steps") or ()):
+        yield "it succeeded without the approval of a step"
+    if window := rollout.get("window"):
+        zone, start = window.get("timeZone", "UTC"), window["start"]
+        if not _is_zone(zone):
+            yield f"it succeeded in a window of the time zone {zone[:80]!r}"
+        if start in NEVER:
+            yield f"it succeeded in a window that starts at {start!r}"
+
+
+def _is_zone(name: str) -> bool:
+    return name.casefold() in {each.casefold() for each in available_timezones()}
 
 
 # --- the nodes that a spec chooses ----------------------------------------------------------
@@ -138,7 +188,8 @@ def misjudged(spec: Raw, job: Raw | None, report: Raw | None) -> Iterator[str]:
 
     `spec` is the newest one, with the nodes' short names. `report` names them the same way.
     """
-    if not is_placed_by_nodes_alone(spec):
+    # With a successPolicy nodes may be left out, and the message says which.
+    if not is_placed_by_nodes_alone(spec) or spec.get("successPolicy"):
         return
     desired = chosen(spec)
     status = (report or {}).get("status") or {}

@@ -3,27 +3,34 @@
 import asyncio
 import contextlib
 import copy
-import json
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from tests.integration.simulated_nodes import is_gated
-from tests.mutation.cases import Case, Change
+from tests.mutation.cases import Case
+from tests.mutation.changes import Change
 from tests.mutation.cluster import NODES, MutationCluster
-from tests.mutation.known import finding
-from tests.mutation.oracle import is_true, misjudged, names_a_field, reported_state, state_words
+from tests.mutation.oracle import (
+    ReportedState,
+    ignored,
+    is_true,
+    misjudged,
+    names_a_field,
+    reported_state,
+    state_words,
+)
+from tests.mutation.results import Result, short, without_case
 from tests.mutation.tasks import can_complete
 
 Raw = dict[str, Any]
 
-# A Job reports its state within this time.
+# A Job reports its state within this time, or goes on with its nodes for no longer than that.
 REPORT_SECONDS = 60.0
+PROGRESS_SECONDS = 240.0
 POLL_SECONDS = 0.3
 # A state counts once it has lasted this long. A state that a timeout ends (five seconds here, and
 # the terminator's grace period) has to last longer, because another state follows.
@@ -34,61 +41,24 @@ _PASSING = ("TaskFailing", "ImagePullFailed", "ContainerStartFailed", "Unschedul
 CONTROL_SECONDS = 45.0
 # How long a change waits for the moment in a Job's life that it is meant for.
 MOMENT_SECONDS = 15.0
-# Violations of one case that are shown; what raises in each pass is much the same each time.
-SHOWN = 3
 # What a KubeError says of the user's input and not of the server.
 _REFUSALS = (400, 403, 413, 422)
 # An object of megabytes is refused by etcd, in words of its own.
 _TOO_LARGE = ("request is too large", "larger than max")
 
 
-@dataclass
-class Result:
-    """The result of a case: the outcome in a word, the state that the Job reported, violations."""
-
-    case: Case
-    name: str
-    outcome: str = ""
-    state: str = ""
-    seconds: float = 0.0
-    violations: list[str] = field(default_factory=list)
-
-    @property
-    def new(self) -> list[str]:
-        """The violations that are no known defects."""
-        return [words for words in self.violations if not finding(words)]
-
-    def describe(self) -> str:
-        """Return all that is needed to see the violation again."""
-        manifest = {"metadata": {"name": self.name, **self.case.metadata}, "spec": self.case.spec}
-        lines = [f"--- {self.case.label}", f"manifest: {_short(manifest)}"]
-        lines += [f"task: {self.case.task}"]
-        lines += [
-            f"then after {change.after} s: {change.what} {_short(change.body)}"
-            for change in self.case.changes
-        ]
-        lines += [f"reported after {self.seconds:.0f} s ({self.outcome}): {self.state}"]
-        for words in self.violations[:SHOWN]:
-            lines.append(f"VIOLATED ({finding(words) or 'new'}): {words}")
-        if len(self.violations) > SHOWN:
-            lines.append(f"and {len(self.violations) - SHOWN} more")
-        return "\n".join(lines)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=True)
-    text = re.sub(r"(.{1,12}?)\1{20,}", r"\1…(many)…", text)
-    return text if len(text) <= 3000 else f"{text[:3000]}… ({len(text)} characters)"
-
-
 class Runner:
     """Applies cases, watches what becomes of their Jobs, and cleans up after them."""
 
-    def __init__(self, cluster: MutationCluster, at_once: int = 30) -> None:
+    def __init__(self, cluster: MutationCluster, at_once: int = 30, patience: float = 1) -> None:
         self.cluster = cluster
         self.results: list[Result] = []
         self.controls: list[Result] = []
+        # Those of ScheduledJobs.
+        self.others: list[Result] = []
         self.longest_stall = 0.0
+        # How many times as long everything may take.
+        self._patience = patience
         self._room = asyncio.Semaphore(at_once)
         self._jobs: dict[str, Raw] = {}
         self._reports: dict[str, Raw] = {}
@@ -122,13 +92,13 @@ class Runner:
             await asyncio.gather(*running)
             # One more round of the control Job: nothing that was left behind may disturb it.
             count = len(self.controls)
-            async with asyncio.timeout(2 * CONTROL_SECONDS):
+            async with asyncio.timeout(2 * CONTROL_SECONDS * self._patience):
                 while len(self.controls) < count + 2:  # noqa: ASYNC110 - a count, no event
                     await asyncio.sleep(POLL_SECONDS)
             for helper in helpers:
                 helper.cancel()
         for words in self.cluster.complaints.defects.pop("", ()):
-            self.controls.append(_without_case(words))
+            self.controls.append(without_case(words))
         return self.results
 
     # --- looking --------------------------------------------------------------------------
@@ -176,7 +146,7 @@ class Runner:
             result, began = Result(case, name), loop.time()
             await self.cluster.harness.apply(name=name, namespace=self.cluster.control)
             while await self.cluster.harness.find(JOBS, name, self.cluster.control):
-                if loop.time() > began + CONTROL_SECONDS:
+                if loop.time() > began + CONTROL_SECONDS * self._patience:
                     others = [f"{n}: {each.label}" for n, each in self._running.items()]
                     result.violations.append(f"the control Job is disturbed by one of {others}")
                     break
@@ -208,12 +178,17 @@ class Runner:
             "metadata": {"name": name, **case.metadata},
             "spec": self._renamed(case.spec, cluster.node),
         }
+        scheduled = await cluster.admin.refusal_in_schedule(cluster.mutants, manifest["spec"])
         try:
-            created = await cluster.admin.create_job(cluster.mutants, manifest)
+            created = await cluster.admin.create_any(JOBS, cluster.mutants, manifest)
         except KubeError as error:
             result.outcome, result.state = "refused", str(error)
-            result.violations += _refusal_problems(error, case.touched)
+            result.violations += refusal_problems(error, case.touched)
+            if scheduled is None and "metadata." not in error.message:
+                result.violations.append(f"a ScheduledJob takes what its Job refuses: {error}")
             return
+        if scheduled is not None:
+            result.violations.append(f"only a ScheduledJob refuses it: {scheduled}")
         cluster.tasks.add(name, case.task, created["spec"])
         uid = created["metadata"]["uid"]
         spec, was_over = created["spec"], False
@@ -226,7 +201,7 @@ class Runner:
                 break
             except KubeError as error:
                 words = frozenset((change.body or {}).get("spec") or {"metadata": None})
-                result.violations += _refusal_problems(error, words)
+                result.violations += refusal_problems(error, words)
                 continue
             if changed is not None:
                 # Until the start what runs may change; what is asked for once a run is complete
@@ -239,6 +214,8 @@ class Runner:
         short = self._renamed(spec, cluster.harness.nodes.short, back=True)
         if not was_over and result.outcome:
             result.violations += misjudged(short, job, self._short_report(report))
+        if not case.changes:
+            result.violations += ignored(spec, job, report)
         result.violations += self._repetitions(result)
         result.violations += _unnamed_field(result)
         await self._clean_up(name, uid)
@@ -285,7 +262,7 @@ class Runner:
         """Return Job and report once the Job reports a stable state, or the time is over."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        since, shown_since, shown = began, began, ""
+        since, shown, counts = began, _Lasting("", began), _Lasting(None, began)
         while True:
             await self._next_poll(since)
             since = self._polled_at
@@ -300,23 +277,25 @@ class Runner:
                 return None, await self._gone(result, uid)
             state = reported_state(job)
             reason = state.words.partition(":")[0] if state else ""
-            if reason != shown:
-                shown, shown_since = reason, loop.time()
-            if state is not None:
-                passing = PASSING_SECONDS if reason in _PASSING else STABLE_SECONDS
-                if loop.time() - shown_since >= (FINAL_SECONDS if state.is_final else passing):
-                    result.outcome = f"reported {reason}"
-                    return job, report
-            if loop.time() > began + REPORT_SECONDS and job and not can_complete(job["spec"]):
+            lasted = shown.seconds(reason, loop.time())
+            if state is not None and lasted >= _settling_seconds(reason, state):
+                result.outcome = f"reported {reason}"
+                return job, report
+            if loop.time() > began + REPORT_SECONDS and not can_complete(job["spec"]):
                 result.outcome = "runs until it is deleted, as requested"
                 return job, report
-            if loop.time() > began + REPORT_SECONDS:
-                warned = self.cluster.complaints.warnings.get(result.name)
-                result.violations.append(
-                    f"silent for {REPORT_SECONDS:g} s: {result.state}\nwarned: {warned}\n"
-                    f"template: {_short(job['spec'].get('template')) if job else ''}"
-                )
+            still = counts.seconds((job.get("status") or {}).get("nodes"), loop.time())
+            is_late = loop.time() > began + PROGRESS_SECONDS * self._patience
+            if is_late or still > REPORT_SECONDS * self._patience:
+                result.violations.append(self._silence(result, job))
                 return job, report
+
+    def _silence(self, result: Result, job: Raw) -> str:
+        warned = self.cluster.complaints.warnings.get(result.name)
+        return (
+            f"silent for {REPORT_SECONDS:g} s: {result.state}\nwarned: {warned}\n"
+            f"template: {short(job['spec'].get('template'))}"
+        )
 
     async def _gone(self, result: Result, uid: str) -> Raw | None:
         """Return the report of a Job that is gone, which has to say how it ended."""
@@ -384,13 +363,34 @@ class Runner:
         return {**report, "status": {**status, "nodeStates": states}}
 
 
-def _refusal_problems(error: KubeError, words: frozenset[str]) -> Iterator[str]:
+def refusal_problems(error: KubeError, words: frozenset[str]) -> Iterator[str]:
+    """Yield what is wrong with a refusal: it has to name one of these fields."""
     if any(words in error.message for words in _TOO_LARGE):
         return
     if error.status not in _REFUSALS:
         yield f"refused with {error.status}: {error}"
     elif not names_a_field(error, words):
         yield f"the refusal names none of {sorted(words)}: {error}"
+
+
+@dataclass
+class _Lasting:
+    """A value, and since when it has been the same."""
+
+    value: Any
+    since: float
+
+    def seconds(self, value: Any, now: float) -> float:
+        """Return for how long the value has been this one."""
+        if value != self.value:
+            self.value, self.since = value, now
+        return now - self.since
+
+
+def _settling_seconds(reason: str, state: ReportedState) -> float:
+    if state.is_final:
+        return FINAL_SECONDS
+    return PASSING_SECONDS if reason in _PASSING else STABLE_SECONDS
 
 
 def _unnamed_field(result: Result) -> Iterator[str]:
@@ -400,28 +400,3 @@ def _unnamed_field(result: Result) -> Iterator[str]:
     last = result.case.field.replace("[]", "").replace("{}", "").rpartition(".")[2]
     if last and result.outcome == "reported DaemonSetRefused" and last not in result.state:
         yield f"the condition does not name {last}"
-
-
-def _without_case(words: str) -> Result:
-    case = Case("logged about no Job", {}, frozenset())
-    return Result(case, "", violations=[words])
-
-
-def summary(runner: Runner) -> list[str]:
-    """Return what a run came to, a line each."""
-    results = [*runner.results, *runner.controls]
-    outcomes = Counter(result.outcome or "not reported" for result in runner.results)
-    known = Counter(finding(words) for result in results for words in result.violations)
-    known.pop("", None)
-    lines = [f"{count:5} {outcome}" for outcome, count in outcomes.most_common()]
-    seconds = [result.seconds for result in runner.controls if result.name]
-    lines.append(f"control Jobs: {len(seconds)}, the slowest took {max(seconds, default=0):.1f} s")
-    lines.append(f"the event loop was blocked for {runner.longest_stall:.1f} s at most")
-    lines += [f"known: {name}: {count}" for name, count in known.most_common()]
-    warnings = Counter(
-        re.sub(r"[0-9a-f]{4,}|\d+", "#", words)[:160]
-        for each in runner.cluster.complaints.warnings.values()
-        for words in each
-    )
-    lines += [f"warned: {count} times: {words}" for words, count in warnings.most_common(12)]
-    return lines

@@ -167,7 +167,24 @@ _SIBLINGS: Mapping[str, Mapping[str, Any]] = {
     "start": {"start": "0 22 * * *"},
     "duration": {"duration": "6h"},
     "receiver": {"receiver": "chat"},
+    # Of a ScheduledJob.
+    "schedule": {"schedule": "0 0 29 2 *"},
+    "jobTemplate": {"jobTemplate": {"spec": {"image": "example/task:v1"}}},
+    "spec": {"spec": {"image": "example/task:v1"}},
 }
+
+
+# The same for one parent only: the end of the path, its field, and what is needed beside it.
+_BESIDE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("KeyRef", "name", {"key": "run.sh"}),
+    ("check.prometheus", "source", {"query": "errors", "above": 1}),
+    ("check.prometheus", "query", {"above": 1}),
+    ("check.prometheus", "expression", {"above": 1}),
+    ("check.prometheus", "above", {"query": "errors"}),
+    ("check.prometheus", "below", {"query": "errors"}),
+    ("check.script", "image", {"args": ["true"]}),
+    ("spec.rollback", "image", {"args": ["true"]}),
+)
 
 
 @dataclass(frozen=True)
@@ -186,14 +203,15 @@ class Field:
 
 def fields() -> list[Field]:
     """Return every field of a Job's spec, lists' items and maps' values included."""
-    return list(_walk(part("jobs", "spec"), "spec", lambda value: value))
+    return list(walk(part("jobs", "spec"), "spec", lambda value: value))
 
 
 # A field of a pod's spec. What is inside it, a thousand fields, is Kubernetes' to judge.
 _POD_FIELD = re.compile(r"spec\.template\.spec\.\w+(\[\]|\{\})?")
 
 
-def _walk(schema: Schema, path: str, wrap: Callable[[Any], Any]) -> Iterator[Field]:
+def walk(schema: Schema, path: str, wrap: Callable[[Any], Any]) -> Iterator[Field]:
+    """Yield the fields of a schema at `path`; `wrap` puts a value of it into the whole."""
     is_inner = _POD_FIELD.fullmatch(path) is not None
     for name, child in () if is_inner else (schema.get("properties") or {}).items():
         needs = {
@@ -204,17 +222,20 @@ def _walk(schema: Schema, path: str, wrap: Callable[[Any], Any]) -> Iterator[Fie
         }
         if path.endswith(".rollout.steps[]") and name not in {"nodes", "selector"}:
             needs = {"nodes": 1}
+        for end, field, beside in _BESIDE:
+            if path.endswith(end) and name == field:
+                needs = {**needs, **beside}
 
         def within(value: Any, name: str = name, needs: dict[str, Any] = needs) -> Any:
             extra = {"operator": "In"} if name == "values" else {}
             return wrap({**needs, **extra, name: value})
 
         yield Field(f"{path}.{name}", child, within)
-        yield from _walk(child, f"{path}.{name}", within)
+        yield from walk(child, f"{path}.{name}", within)
     if isinstance(schema.get("items"), Mapping):
         yield Field(f"{path}[]", schema["items"], lambda value: wrap([value]))
-        yield from _walk(schema["items"], f"{path}[]", lambda value: wrap([value]))
+        yield from walk(schema["items"], f"{path}[]", lambda value: wrap([value]))
     if isinstance(schema.get("additionalProperties"), Mapping):
         inner = schema["additionalProperties"]
         yield Field(f"{path}{{}}", inner, lambda value: wrap({"example.com/key": value}))
-        yield from _walk(inner, f"{path}{{}}", lambda value: wrap({"example.com/key": value}))
+        yield from walk(inner, f"{path}{{}}", lambda value: wrap({"example.com/key": value}))

@@ -8,35 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 from typing import Any
 
+from tests.mutation.accepted import EMOJI, accepted
 from tests.mutation.schema import Schema
 
-# Values that a pattern or a CEL rule accepts, if types and lengths are not enough. The key is the
-# end of the field's path. The shortest value is the first, the longest the last.
-_LABEL_VALUES = ("", "a", "A-_.9", "1.10", "01", "1e3", "a" * 63)
-_KEYS = ("a", "example.com/team", "kubernetes.io/arch", "a" * 253 + "/" + "b" * 63)
-_NODES = ("a", "node-a", "node-b", "node-c", "node..2", "a.-b", "0", "1e3", "n" * 253)
-_EMOJI = "\N{LOBSTER}"
-ACCEPTED: Mapping[str, tuple[Any, ...]] = {
-    "spec.image": ("a", "example/task:v1", "a" * 1024, _EMOJI * 1024, "'\"`$(x)<>&\\"),
-    "spec.mountPath": ("/", "/tmp", "//a//", "/ ", f"/{_EMOJI}", "/" + "a" * 4095),
-    "nodes.selector.matchLabels{}": _LABEL_VALUES,
-    "template.metadata.labels{}": _LABEL_VALUES,
-    "matchExpressions[].values[]": _LABEL_VALUES,
-    "matchExpressions[].key": _KEYS,
-    "nodes.include[]": _NODES,
-    "nodes.exclude[]": _NODES,
-    "completion.token": ("x", "done", "all done", _EMOJI * 256, "<&>", "\u202eenod", "(", "\\"),
-    "completion.failureToken": ("x", "failed", "has failed", _EMOJI * 256, "<&>", "[", "\\"),
-    "failurePolicy.maxFailedNodes": (0, 1, 2**31 - 1, "0%", "1%", "99%", "100%"),
-    "failurePolicy.maxUnreachableNodes": (0, 1, 2**31 - 1, "0%", "1%", "99%", "100%"),
-    "rollout.maxParallel": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
-    "rollout.maxParallelPerZone": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
-    "rollout.steps[].nodes": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
-    "check.script.image": ("a", "example/task:v1", "a" * 1024, _EMOJI * 1024),
-    "check.script.script": ("a", "exit 0", "#!/bin/sh\nexit 1\n", "a" * 16384, _EMOJI * 16384),
-    "successPolicy.minCompleted": (1, 2, 2**31 - 1, "1%", "99%", "100%"),
-    "results[].name": ("a", "A-_.9", "v.1_2-3", "a" * 63),
-}
 MAP_KEYS = ("a", "example.com/team", "x" * 63, "a" * 253 + "/" + "b" * 63)
 
 _INTEGERS = (0, 1, -1, 2, 255, 2**31 - 1, 2**31, 10**12, 2**53 + 1, 2**63 - 1, -(2**63), 2**63)
@@ -85,11 +59,6 @@ _ANYTHING: tuple[Any, ...] = (
 )
 
 
-def accepted(path: str) -> tuple[Any, ...]:
-    """Return values known to be accepted at a path, () when the schema alone says it all."""
-    return next((values for end, values in ACCEPTED.items() if path.endswith(end)), ())
-
-
 def edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
     """Yield the values to try at a field, each with a word for it; refusals are part of it."""
     for value in accepted(path):
@@ -115,7 +84,7 @@ def edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
             yield from _object_edges(path, schema)
         case None:
             yield from (("any", value) for value in _ANYTHING)
-            yield "deep", _nested(90)
+            yield "deep", nested(90)
 
 
 def _each(word: str, values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -136,7 +105,7 @@ def _text_edges(schema: Schema) -> Iterator[tuple[str, Any]]:
     high = schema.get("maxLength", 10_000)
     yield "longest", "a" * high
     yield "too long", "a" * (schema.get("maxLength", 2**19) + 1)
-    yield "widest", _EMOJI * high
+    yield "widest", EMOJI * high
     yield from (("text", value) for value in _TEXTS)
     yield from _each("type", (0, 1.5, True, [], {}, ["a"]))
 
@@ -160,30 +129,37 @@ def _object_edges(path: str, schema: Schema) -> Iterator[tuple[str, Any]]:
         item, many = _one(f"{path}{{}}", schema["additionalProperties"]), 64
         yield "many", {f"k{index}": item(index) for index in range(many)}
         yield "too many", {f"k{index}": item(index) for index in range(many + 1)}
-        for key in (*MAP_KEYS, "", " ", "a b", "-", "a/b/c", _EMOJI, "job", "x" * 64, "\n"):
+        for key in (*MAP_KEYS, "", " ", "a b", "-", "a/b/c", EMOJI, "job", "x" * 64, "\n"):
             yield "key", {key: item(0)}
+
+
+# Valid items by the end of a list's path, another one for another index.
+_ITEMS: Mapping[str, Callable[[int], Any]] = {
+    "include[]": lambda index: f"node-{index}",
+    "exclude[]": lambda index: f"node-{index}",
+    "results[]": lambda index: {"name": f"r{index}"},
+    "rules[]": lambda index: {"exitCodes": [index % 256], "action": "Retry"},
+    "matchExpressions[]": lambda index: {"key": f"k{index}", "operator": "DoesNotExist"},
+    "exitCodes[]": lambda index: index % 256,
+    "steps[]": lambda index: {"nodes": 1 + index},
+    "mounts[]": lambda index: {"hostPath": f"/etc/x{index}", "mountPath": f"/mnt/x{index}"},
+    "notify[]": lambda index: {"receiver": f"r{index}" if index else "chat"},
+}
 
 
 def _one(path: str, schema: Schema) -> Callable[[int], Any]:
     """Return a function that gives a valid item, another one for another index."""
-
-    def item(index: int) -> Any:
-        if path.endswith(("include[]", "exclude[]")):
-            return f"node-{index}"
-        if path.endswith("results[]"):
-            return {"name": f"r{index}"}
-        if path.endswith("rules[]"):
-            return {"exitCodes": [index % 256], "action": "Retry"}
-        if path.endswith("matchExpressions[]"):
-            return {"key": f"k{index}", "operator": "DoesNotExist"}
-        if path.endswith("exitCodes[]"):
-            return index % 256
-        return {"name": f"x{index}"} if schema.get("type") == "object" else f"v{index}"
-
-    return item
+    if known := next((item for end, item in _ITEMS.items() if path.endswith(end)), None):
+        return known
+    if words := schema.get("enum"):
+        return lambda index: words[index % len(words)]
+    if schema.get("type") == "object":
+        return lambda index: {"name": f"x{index}"}
+    return lambda index: f"v{index}"
 
 
-def _nested(depth: int) -> Any:
+def nested(depth: int) -> Any:
+    """Return an object with `depth` objects, each within the one before."""
     value: Any = {}
     for _ in range(depth):
         value = {"a": value}
@@ -245,7 +221,7 @@ def _draw_integer(random: Random, schema: Schema) -> int:
 def _draw_text(random: Random, schema: Schema) -> str:
     high = schema.get("maxLength", 300)
     texts = [text for text in _TEXTS if text != "\ud800" and "\x00" not in text]
-    texts += ["a" * high, _EMOJI * high, "x"]
+    texts += ["a" * high, EMOJI * high, "x"]
     low = schema.get("minLength", 0)
     return random.choice([text for text in texts if low <= len(text) <= high])
 
