@@ -118,9 +118,10 @@ fuzz: $(FUZZ) ## parsers and decide, guided by coverage: SECONDS=60 for each, TA
 .PHONY: mutate
 MUTATIONS ?= 500
 SEED ?= 0
-mutate: $(VENV) ## try edge values of the API, and mutated Jobs: MUTATIONS=500 SEED=0
+MUTATE_ARGS ?=
+mutate: $(VENV) ## try edge values of the API, and mutated Jobs: MUTATIONS=500 SEED=0; on a busy machine MUTATE_ARGS="--patience 3"
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) \
-	  .venv/bin/python -m tests.mutation --edges --mutations $(MUTATIONS) --seed $(SEED)
+	  .venv/bin/python -m tests.mutation --edges --mutations $(MUTATIONS) --seed $(SEED) $(MUTATE_ARGS)
 
 .PHONY: schema
 schema: $(VENV) ## generate spec.template in crds/jobs.yaml, and with it crds/scheduledjobs.yaml

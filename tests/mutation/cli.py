@@ -83,7 +83,7 @@ async def _run(env: KubeEnv, cases: list[Case], options: argparse.Namespace) -> 
                 f"{done}/{len(cases)}, {failed} failed, {shown_at - began:.0f} s", file=sys.stderr
             )
 
-    async with open_cluster(env) as cluster:
+    async with open_cluster(env, options.patience) as cluster:
         runner = Runner(cluster, options.at_once, options.patience)
         schedules = [case for case in schedule_cases() if options.only in case.label]
         schedules = _share(schedules, options.part) if options.edges else []

@@ -190,8 +190,11 @@ def _outside(folder: Path) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def open_cluster(env: KubeEnv) -> AsyncIterator[MutationCluster]:
-    """Run both programs and the simulated nodes on a real API server, in two fresh namespaces."""
+async def open_cluster(env: KubeEnv, patience: float = 1) -> AsyncIterator[MutationCluster]:
+    """Run both programs and the simulated nodes on a real API server, in two fresh namespaces.
+
+    All timeouts are `patience` times as long, because on a busy machine pods start late.
+    """
     complaints = Complaints()
     sink = logger.add(
         complaints, level="WARNING", format="{message}", backtrace=False, diagnose=False
@@ -209,11 +212,12 @@ async def open_cluster(env: KubeEnv) -> AsyncIterator[MutationCluster]:
         # programs only, and not for the task that plays dozens of other Jobs.
         beside = SimulatedNodes(admin, logs, (control,), id=nodes.id)
         played = [asyncio.create_task(beside.run())]
+        timeouts = {name: seconds * patience for name, seconds in TIMEOUTS.items()}
         harness = Harness(env, admin, nodes, mutants, played[0])
         try:
             for node, labels in NODES.items():
                 await nodes.join(node, labels=labels)
-            await harness.start_controller(**TIMEOUTS, **_outside(env.folder))
+            await harness.start_controller(**timeouts, **_outside(env.folder))
             await harness.start_terminator()
             nodes.namespaces = (mutants,)
             harness.nodes_task = asyncio.create_task(nodes.run())

@@ -37,7 +37,13 @@ POLL_SECONDS = 0.3
 FINAL_SECONDS = 0.5
 STABLE_SECONDS = 3.0
 PASSING_SECONDS = 20.0
-_PASSING = ("TaskFailing", "ImagePullFailed", "ContainerStartFailed", "Unschedulable")
+_PASSING = (
+    "TaskFailing",
+    "TaskNotStarted",
+    "ImagePullFailed",
+    "ContainerStartFailed",
+    "Unschedulable",
+)
 CONTROL_SECONDS = 45.0
 # How long a change waits for the moment in a Job's life that it is meant for.
 MOMENT_SECONDS = 15.0
@@ -278,7 +284,7 @@ class Runner:
             state = reported_state(job)
             reason = state.words.partition(":")[0] if state else ""
             lasted = shown.seconds(reason, loop.time())
-            if state is not None and lasted >= _settling_seconds(reason, state):
+            if state is not None and lasted >= _settling_seconds(reason, state) * self._patience:
                 result.outcome = f"reported {reason}"
                 return job, report
             if loop.time() > began + REPORT_SECONDS and not can_complete(job["spec"]):
