@@ -64,10 +64,12 @@ def without_case(words: str) -> Result:
 
 
 def never_accepted(results: Iterable[Result]) -> list[str]:
-    """Return the fields of which every value was refused: what they do was not tried."""
+    """Return the fields of which every value was refused, within them too: these were not tried."""
     tried = {result.case.field for result in results if result.case.field}
     taken = {result.case.field for result in results if result.outcome != "refused"}
-    return sorted(tried - taken)
+    within = tuple(f"{field}{end}" for field in tried for end in ".[{")
+    reached = {start[:-1] for start in within if any(each.startswith(start) for each in taken)}
+    return sorted(tried - taken - reached)
 
 
 def summary(runner: "Runner") -> list[str]:

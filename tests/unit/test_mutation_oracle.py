@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.mutation.cases import edge_cases
+from tests.mutation.cases import Case, edge_cases
 from tests.mutation.oracle import ignored, reported_state
+from tests.mutation.results import Result, never_accepted
 from tests.mutation.schema import fields
 
 SUCCEEDED = {"status": {"phase": "Succeeded"}}
@@ -44,6 +45,14 @@ def test_a_rollback_has_to_end():
     assert reported_state(job) is None
     rolling |= {"status": "True", "reason": "RolledBack"}
     assert reported_state(job) is not None
+
+
+def test_a_field_of_which_no_value_was_accepted_is_named():
+    def result(field, outcome):
+        return Result(Case("x", {}, frozenset(), field=field), "m00001", outcome)
+
+    refused = [result(each, "refused") for each in ("spec.a", "spec.b", "spec.b.c[]", "spec.bc")]
+    assert never_accepted([*refused, result("spec.b.c[]", "gone")]) == ["spec.a", "spec.bc"]
 
 
 def test_every_field_has_edges():
