@@ -18,6 +18,7 @@ from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.runtime.expectations import VersionExpectations
+from daemonset_job.runtime.worker import NOTHING_LEFT
 from job_controller import whole_runs
 from job_controller.actions.daemon_sets import DaemonSetActions
 from job_controller.actions.errors import RefusedError, is_refusal
@@ -99,6 +100,8 @@ class Reconciler:
     async def reconcile(self, key: JobKey) -> float | None:
         """Reconcile once; return the seconds until the next time, None for no need.
 
+        NOTHING_LEFT if neither the Job nor anything that it left has to be looked at again.
+
         Raises KubeError when a write failed and only a retry can help.
         """
         if not self._caches.has_synced(key[0]):
@@ -124,7 +127,8 @@ class Reconciler:
                 self._drains.forget(key)
             else:
                 waits.append(await self._reconcile_job(key))
-            return min((seconds for seconds in waits if seconds is not None), default=None)
+            nothing = NOTHING_LEFT if job is None else None
+            return min((seconds for seconds in waits if seconds is not None), default=nothing)
         finally:
             self._dependencies.metrics.reconcile_seconds.observe(time.perf_counter() - started)
 

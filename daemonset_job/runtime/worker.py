@@ -1,15 +1,21 @@
 """Workers: take a key, reconcile it, decide when it comes again."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Hashable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from daemonset_job.runtime.workqueue import QueueClosed, WorkQueue
 
 K = TypeVar("K", bound=Hashable)
 
 Reconcile = Callable[[K], Awaitable[float | None]]
-"""Acts on a key; returns the seconds after which it wants to be called again, or None."""
+"""Acts on a key; returns the seconds after which it wants to be called again, or None.
+
+NOTHING_LEFT says that nothing of the key exists. Then its timer is dropped: a key that had one for
+30 days ahead would stay in memory for so long.
+"""
+NOTHING_LEFT: Final = math.inf
 OnError = Callable[[K, BaseException], float | None]
 """Sees an exception; returns the seconds until the next try, None for the queue's backoff."""
 
@@ -63,5 +69,7 @@ async def _process(
             queue.add_after(key, again_seconds)
         return
     queue.forget(key)
-    if again_seconds is not None:
+    if again_seconds == NOTHING_LEFT:
+        queue.drop_timer(key)
+    elif again_seconds is not None:
         queue.add_after(key, again_seconds)

@@ -16,6 +16,8 @@ K = TypeVar("K", bound=Hashable)
 # The minimum delay. asyncio may fire a timer up to one clock tick early. A caller that then adds
 # the remaining microseconds again would spin, so shorter delays are rounded up to this.
 MIN_DELAY_SECONDS = 0.001
+# Events wake a key within seconds. What is due later than this was asked for by a reconcile.
+FAR_SECONDS = 60.0
 
 
 class QueueClosed(Exception):  # noqa: N818 - an end, not an error
@@ -111,6 +113,17 @@ class WorkQueue(Generic[K]):
         # The time is kept beside: uvloop hands out a plain Handle, without `when`, for what is due
         # within half a millisecond.
         self._timers[key] = (when, loop.call_at(when, self._expire, key))
+
+    def drop_timer(self, key: K) -> None:
+        """Cancel the timer of a key of which nothing is left, if it is due in a minute or later.
+
+        What wakes the key in the meantime, since it exists again, has a timer that is due sooner.
+        """
+        timer = self._timers.get(key)
+        if timer is None or timer[0] - asyncio.get_running_loop().time() < FAR_SECONDS:
+            return
+        timer[1].cancel()
+        del self._timers[key]
 
     def add_rate_limited(self, key: K) -> None:
         """Make `key` due after its backoff, which doubles with each call until `forget`."""

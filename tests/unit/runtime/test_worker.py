@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from daemonset_job.runtime.worker import run_workers
+from daemonset_job.runtime.worker import NOTHING_LEFT, run_workers
 from daemonset_job.runtime.workqueue import WorkQueue
 
 pytestmark = pytest.mark.looptime
@@ -122,3 +122,44 @@ async def test_cancellation_ends_the_work_and_is_raised():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert queue.processing == 0
+
+
+async def test_a_key_of_which_nothing_is_left_keeps_no_timer():
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    answers = iter((7 * 86400.0, NOTHING_LEFT))
+
+    async def reconcile(key):
+        return next(answers)
+
+    loop = asyncio.get_running_loop()
+    loop.call_later(1, queue.add, "a")
+    loop.call_later(2, queue.close)
+    at_work = asyncio.create_task(run_workers(queue, reconcile, count=1, on_error=no_error))
+    await asyncio.sleep(0.5)
+    assert queue.delayed == 1
+    await asyncio.sleep(1)
+    assert queue.delayed == 0
+    await at_work
+
+
+async def test_what_wakes_a_key_while_nothing_seems_left_of_it_is_not_lost():
+    """A Job with the name of a deleted one is created at that moment."""
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    seen = []
+
+    async def reconcile(key):
+        seen.append(now())
+        if len(seen) == 1:
+            return 7 * 86400.0
+        if len(seen) == 2:
+            queue.add_after(key, 2.0)
+            return NOTHING_LEFT
+        return None
+
+    loop = asyncio.get_running_loop()
+    loop.call_later(1, queue.add, "a")
+    loop.call_later(10, queue.close)
+    await run_workers(queue, reconcile, count=1, on_error=no_error)
+    assert seen == [0.0, 1.0, 3.0]
