@@ -81,7 +81,8 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     if (by_person := _by_rollback(snapshot, counts) or _by_abort(snapshot, counts)) is not None:
         return by_person
     if job.spec.is_continuous:
-        return _once_recorded(snapshot, _evaluate_continuous(snapshot, counts))
+        found = _by_failed_check(snapshot) or _evaluate_continuous(snapshot, counts)
+        return _once_recorded(snapshot, found)
     if job.is_true(ConditionType.COMPLETE):
         if adds_nodes(snapshot):
             return RunState(RunOutcome.IN_PROGRESS)
@@ -140,6 +141,18 @@ def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:
     if is_due or job.has_new_revision or has_joined(snapshot, counts):
         return RunState(RunOutcome.IN_PROGRESS)
     return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
+
+
+def _by_failed_check(snapshot: Snapshot) -> RunState | None:
+    """Return that a check of a rollout has failed the run, if its DaemonSet was deleted for it.
+
+    Without the DaemonSet no node is counted, so nothing but the Job says so. If that did not count,
+    the DaemonSet would be created again, and deleted again. A retry or a new revision goes on.
+    """
+    job = snapshot.job
+    if snapshot.owned_daemon_set is not None or not job.ends_all_tasks or job.has_new_revision:
+        return None
+    return _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
 
 
 def find_excess_failures(job: Job, counts: NodeCounts) -> int | None:
