@@ -10,29 +10,32 @@ slowest Job with the median one, in the same run, so that the machine's speed do
 
 import argparse
 import asyncio
-import json
-import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from benchmarks.sweep import NAMESPACES, RUN_SECONDS, STATE, BenchmarkError, write_fake_log
-from benchmarks.workload import job
+from benchmarks.on_cluster import (
+    BenchmarkError,
+    Observer,
+    connect,
+    observing,
+    run_benchmark,
+    temporary_namespace,
+    write_log,
+)
+from benchmarks.workload import fake_log, job
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import KubeError, NotFound
 from daemonset_job.kube.client.resource import JOBS, NODES
-from daemonset_job.kube.client.selection import Selection
 
 CREATED_AT_ONCE = 20
 KIND = "small"
 
 
 def choose_nodes(names: Sequence[str], number: int, each: int) -> list[str]:
-    """Return the nodes of the Job with that number: `each` in order, from the end to the start."""
+    """Return the nodes of the Job with that number: `each` in order, in a circle."""
     return [names[(number * each + offset) % len(names)] for offset in range(each)]
 
 
@@ -64,75 +67,18 @@ async def run_jobs(client: KubeClient, namespace: str, count: int, each: int) ->
             made = await client.create(JOBS, manifest, namespace)
             started[made["metadata"]["uid"]] = time.perf_counter()
 
-    async with following_deletions(client, namespace) as deletions:
+    deleted = Observer(client, JOBS, namespace)
+    async with observing(deleted):
         await asyncio.gather(*(create(number) for number in range(count)))
-        await deletions.wait(started)
-    return [deletions.times[uid] - began for uid, began in started.items()]
-
-
-class Deletions:
-    """When Jobs of one namespace were deleted, by time.perf_counter(), by UID."""
-
-    def __init__(self, client: KubeClient, namespace: str) -> None:
-        self.times: dict[str, float] = {}
-        self._client = client
-        self._what = Selection(JOBS, namespace, metadata_only=True)
-        self._changed = asyncio.Event()
-
-    async def follow(self, version: str) -> None:
-        """Follow until cancelled."""
-        while True:
-            async with self._client.watch(self._what, resource_version=version) as events:
-                async for event in events:
-                    metadata = event["object"]["metadata"]
-                    version = metadata["resourceVersion"]
-                    if event["type"] == "DELETED":
-                        self.times[metadata["uid"]] = time.perf_counter()
-                        self._changed.set()
-
-    async def begin(self) -> str:
-        """Return the version from which to follow."""
-        return (await self._client.page(self._what)).resource_version
-
-    async def wait(self, uids: Iterable[str]) -> None:
-        """Wait until all of them are deleted, RUN_SECONDS at most."""
-        wanted = set(uids)
-        async with asyncio.timeout(RUN_SECONDS):
-            while not wanted <= self.times.keys():
-                self._changed.clear()
-                await self._changed.wait()
-
-
-@asynccontextmanager
-async def following_deletions(client: KubeClient, namespace: str) -> AsyncIterator[Deletions]:
-    """Follow the deletions of Jobs in a namespace from now on."""
-    deletions = Deletions(client, namespace)
-    following = asyncio.create_task(deletions.follow(await deletions.begin()))
-    try:
-        yield deletions
-    finally:
-        following.cancel()
-
-
-@asynccontextmanager
-async def temporary_namespace(client: KubeClient, prefix: str) -> AsyncIterator[str]:
-    """Create a namespace, and delete it at the end."""
-    name = f"{prefix}-{secrets.token_hex(3)}"
-    made = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    await client.create(NAMESPACES, made)
-    try:
-        yield name
-    finally:
-        with suppress(KubeError, NotFound):
-            await client.delete(NAMESPACES, name)
+        await deleted.wait_removed(started)
+    return [deleted.removed_at[uid] - began for uid, began in started.items()]
 
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run everything in a namespace of its own, and return the results."""
-    write_fake_log(KIND)
-    kubeconfig = str(STATE / "kubeconfig")
+    write_log(fake_log(KIND))
     async with (
-        await KubeClient.connect(kubeconfig=kubeconfig, user_agent="many-jobs") as client,
+        await connect("many-jobs") as client,
         temporary_namespace(client, "many") as namespace,
     ):
         seconds = await run_jobs(client, namespace, options.jobs, options.each)
@@ -146,15 +92,7 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=50, help="nodes of each Job")
     parser.add_argument("--out", type=Path, help="where to write the results as JSON")
     options = parser.parse_args()
-    try:
-        found = asyncio.run(measure(options))
-    except (BenchmarkError, KubeError, TimeoutError) as error:
-        print(f"many_jobs: {error or 'not all Jobs ended in time'}", file=sys.stderr)
-        return 1
-    print(json.dumps(found, indent=1))
-    if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
-    return 0
+    return run_benchmark("many_jobs", measure(options), options.out)
 
 
 if __name__ == "__main__":

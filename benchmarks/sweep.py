@@ -27,12 +27,22 @@ import platform
 import secrets
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.on_cluster import (
+    ROOT,
+    RUN_SECONDS,
+    STATE,
+    BenchmarkError,
+    Observer,
+    connect,
+    observing,
+    run_benchmark,
+    temporary_namespace,
+    write_log,
+)
 from benchmarks.pairs import compare_with_floor, order_of_round, table
 from benchmarks.processes import (
     OURS,
@@ -56,58 +66,10 @@ from benchmarks.workload import JOBS as JOB_KINDS
 from daemonset_job.api import names
 from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import KubeError, NotFound
-from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS, Resource
-from daemonset_job.kube.client.selection import Selection
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, NODES, PODS
 
-ROOT = Path(__file__).resolve().parent.parent
-STATE = ROOT / ".devcluster"
-RUN_SECONDS = 600
 # Between two runs, so that work which the last one left is not measured with the next.
 SETTLE_SECONDS = 5.0
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-
-
-class BenchmarkError(Exception):
-    """The benchmark cannot go on, or found something wrong; the message says what."""
-
-
-class Observer:
-    """Watches the objects of one kind in the benchmark's namespace, metadata only."""
-
-    def __init__(
-        self, client: KubeClient, resource: Resource, namespace: str, selector: str | None = None
-    ) -> None:
-        self.present: set[str] = set()
-        self._client = client
-        self._what = Selection(resource, namespace, field_selector=selector, metadata_only=True)
-        self._changed = asyncio.Event()
-        self.ready = asyncio.Event()
-
-    async def run(self) -> None:
-        """Follow until cancelled; the benchmark ends when the watch breaks."""
-        version = (await self._client.page(self._what)).resource_version
-        while True:
-            async with self._client.watch(self._what, resource_version=version) as events:
-                self.ready.set()
-                async for event in events:
-                    metadata = event["object"]["metadata"]
-                    version = metadata["resourceVersion"]
-                    if event["type"] == "BOOKMARK":
-                        continue
-                    if event["type"] == "DELETED":
-                        self.present.discard(metadata["uid"])
-                    else:
-                        self.present.add(metadata["uid"])
-                    self._changed.set()
-
-    async def wait(self, check: Callable[[set[str]], bool]) -> float:
-        """Return the moment at which what is present passes `check`."""
-        async with asyncio.timeout(RUN_SECONDS):
-            while not check(self.present):
-                self._changed.clear()
-                await self._changed.wait()
-        return time.perf_counter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +114,7 @@ class Bench:
 
     async def job(self, kind: str) -> dict[str, Any]:
         """Measure a Job, and check its report."""
-        write_fake_log(kind)
+        write_log(fake_log(kind))
         name = f"sweep-{secrets.token_hex(3)}"
         manifest = job(name, self.namespace, kind)
         if kind == GATED:
@@ -284,24 +246,15 @@ class Bench:
         return [len(json.dumps(shard, separators=(",", ":"))) for shard in shards]
 
 
-def write_fake_log(log: str) -> None:
-    """Have all simulated pods answer with this log from now on; KWOK opens the file each time."""
-    file = STATE / "kwok" / "task.log"
-    if file.exists():
-        file.write_text(fake_log(log))
-
-
 async def sweep(options: argparse.Namespace) -> dict[str, Any]:
     """Run everything and return the results."""
-    kubeconfig = str(STATE / "kubeconfig")
-    namespace = f"sweep-{secrets.token_hex(3)}"
     with SpeedMeter() as speed:
-        async with await KubeClient.connect(kubeconfig=kubeconfig, user_agent="sweep") as client:
-            return await _sweep(options, client, namespace, speed)
+        async with await connect("sweep") as client:
+            return await _sweep(options, client, speed)
 
 
 async def _sweep(
-    options: argparse.Namespace, client: KubeClient, namespace: str, speed: SpeedMeter
+    options: argparse.Namespace, client: KubeClient, speed: SpeedMeter
 ) -> dict[str, Any]:
     nodes = (await client.list(NODES))["items"]
     fake = [n for n in nodes if (n["metadata"].get("labels") or {}).get("type") == "kwok"]
@@ -311,28 +264,18 @@ async def _sweep(
             f"the cluster has {len(fake)} simulated nodes: "
             f"run `make cluster FAKE_NODES={options.nodes} deploy`"
         )
-    await client.create(
-        NAMESPACES,
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
-    )
-    bench = Bench(
-        client,
-        namespace,
-        Nodes(real, ROOT),
-        {n["metadata"]["name"]: n["metadata"]["uid"] for n in nodes},
-        Observer(client, PODS, namespace, "status.phase=Running"),
-        Observer(client, JOBS, namespace),
-        speed,
-    )
-    watching = [asyncio.create_task(observer.run()) for observer in (bench.running, bench.jobs)]
-    try:
-        await asyncio.gather(bench.running.ready.wait(), bench.jobs.ready.wait())
-        await _repeat(bench, options)
-    finally:
-        for task in watching:
-            task.cancel()
-        with suppress(KubeError, NotFound):
-            await client.delete(NAMESPACES, namespace)
+    async with temporary_namespace(client, "sweep") as namespace:
+        bench = Bench(
+            client,
+            namespace,
+            Nodes(real, ROOT),
+            {n["metadata"]["name"]: n["metadata"]["uid"] for n in nodes},
+            Observer(client, PODS, namespace, "status.phase=Running"),
+            Observer(client, JOBS, namespace),
+            speed,
+        )
+        async with observing(bench.running, bench.jobs):
+            await _repeat(bench, options)
     return {
         "what": __doc__.splitlines()[0] if __doc__ else "",
         "nodes": {"simulated": len(fake), "real": len(real)},
@@ -410,15 +353,9 @@ def main() -> int:
     options.kinds = options.kinds.split(",")
     if unknown := set(options.kinds) - set(known):
         parser.error(f"--kinds {', '.join(sorted(unknown))}: choose from {', '.join(known)}")
-    try:
-        results = asyncio.run(sweep(options))
-    except (BenchmarkError, KubeError) as error:
-        print(f"sweep: {error}", file=sys.stderr)
-        return 1
-    print(table(results["summary"]))
-    if options.out:
-        options.out.write_text(json.dumps(results, indent=1) + "\n")
-    return 0
+    return run_benchmark(
+        "sweep", sweep(options), options.out, lambda results: table(results["summary"])
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ ledger is when a watch delivers it here. Nodes and benchmark are one machine, wi
 
 import argparse
 import asyncio
-import json
 import random
 import sys
 from collections.abc import Sequence
@@ -20,12 +19,19 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from benchmarks.many_jobs import following_deletions, temporary_namespace
-from benchmarks.sweep import RUN_SECONDS, STATE, BenchmarkError
+from benchmarks.on_cluster import (
+    RUN_SECONDS,
+    BenchmarkError,
+    Observer,
+    connect,
+    observing,
+    run_benchmark,
+    temporary_namespace,
+    write_log,
+)
 from benchmarks.workload import TOLERATIONS, WAIT, fake_log, job
 from daemonset_job.api.times import parse_time
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import KubeError
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from daemonset_job.kube.client.selection import Selection
 
@@ -67,7 +73,8 @@ async def run_rounds(client: KubeClient, namespace: str, rounds: int) -> list[fl
     following = asyncio.create_task(follow_ledger(client, namespace, found))
     generator = random.Random(1)  # noqa: S311 - repeatable, no secret
     try:
-        async with following_deletions(client, namespace) as deletions:
+        deleted = Observer(client, JOBS, namespace)
+        async with observing(deleted):
             for number in range(rounds):
                 name, expected = f"token-{number}", len(found)
                 manifest = job(name, namespace, "small")
@@ -77,7 +84,7 @@ async def run_rounds(client: KubeClient, namespace: str, rounds: int) -> list[fl
                     "nodes": {"selector": {"matchExpressions": [REAL]}},
                 }
                 made = await client.create(JOBS, manifest, namespace)
-                await deletions.wait([made["metadata"]["uid"]])
+                await deleted.wait_removed([made["metadata"]["uid"]])
                 if len(found) == expected:
                     raise BenchmarkError(f"{name} ended without an entry in the ledger")
     finally:
@@ -87,11 +94,9 @@ async def run_rounds(client: KubeClient, namespace: str, rounds: int) -> list[fl
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run everything in namespaces of its own, and return the results."""
-    log = STATE / "kwok" / "task.log"
-    log.write_text(fake_log("small").replace("done", "not yet"))
-    kubeconfig = str(STATE / "kubeconfig")
+    write_log(fake_log("small").replace("done", "not yet"))
     async with (
-        await KubeClient.connect(kubeconfig=kubeconfig, user_agent="tokens") as client,
+        await connect("tokens") as client,
         temporary_namespace(client, "waiting") as waiting,
         temporary_namespace(client, "tokens") as tokens,
     ):
@@ -122,15 +127,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=20, help="runs on the real nodes")
     parser.add_argument("--out", type=Path, help="where to write the results as JSON")
     options = parser.parse_args()
-    try:
-        found = asyncio.run(measure(options))
-    except (BenchmarkError, KubeError, TimeoutError) as error:
-        print(f"token_latency: {error or 'not in time'}", file=sys.stderr)
-        return 1
-    print(json.dumps(found, indent=1))
-    if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
-    return 0
+    return run_benchmark("token_latency", measure(options), options.out)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Any
 from daemonset_job.api import names
 from daemonset_job.api.choices import CompletionPolicy
 from daemonset_job.api.job_spec import Completion
+from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.revision import find_revision
 from job_controller.core.plan import DeletePods, Plan, RemoveSchedulingGates
 from tests.unit.builders import SampleCluster, done, make_cluster
@@ -46,6 +47,13 @@ def completed_by(cluster: SampleCluster, node: str, revision: str) -> None:
 def request(cluster: SampleCluster, value: str) -> SampleCluster:
     cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RERUN: value})
     return cluster
+
+
+def totals_of(cluster: SampleCluster) -> NodeTotals:
+    """Return the numbers of nodes in the status of the Job."""
+    totals = cluster.job.status.nodes
+    assert totals is not None
+    return totals
 
 
 def deleted(plan: Plan) -> list[str]:

@@ -6,7 +6,7 @@ from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job_spec import NodeSelection
 from tests.unit.builders import SampleCluster, done, gated_pod, make_pod
 from tests.unit.core.runs import run
-from tests.unit.core.standing_jobs import change, standing
+from tests.unit.core.standing_jobs import change, standing, totals_of
 
 
 def select(cluster: SampleCluster, *names: str) -> None:
@@ -35,8 +35,7 @@ def leave(cluster: SampleCluster) -> None:
 
 
 def completed(cluster: SampleCluster) -> tuple[int, int]:
-    totals = cluster.job.status.nodes
-    assert totals is not None
+    totals = totals_of(cluster)
     return totals.desired, totals.completed
 
 

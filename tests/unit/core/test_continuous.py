@@ -36,6 +36,7 @@ from tests.unit.core.standing_jobs import (
     released,
     request,
     standing,
+    totals_of,
 )
 
 
@@ -242,8 +243,7 @@ def test_only_the_nodes_with_an_older_revision_are_due_again() -> None:
     cluster.evidence["a"] = replace(done("a"), pod_uid="pod-a-3", revision=revision)
     plan = run(cluster)
     assert deleted(plan) == []
-    totals = cluster.job.status.nodes
-    assert totals is not None
+    totals = totals_of(cluster)
     assert (totals.completed, totals.active) == (1, 1)
 
 
@@ -342,8 +342,7 @@ def test_a_node_that_left_the_selection_stays_counted_and_is_due_when_it_comes_b
     cluster.pods = cluster.pods[1:]
     cluster.desired = cluster.scheduled = 1
     run(cluster)
-    totals = cluster.job.status.nodes
-    assert totals is not None
+    totals = totals_of(cluster)
     assert (totals.desired, totals.completed) == (2, 2)
     assert conditions(cluster)["Complete"][0] == "True"
     assert (cluster.report_status or {})["nodeStates"]["a"]["reason"] == "LeftSelection"
@@ -365,8 +364,7 @@ def test_a_node_that_the_user_takes_out_of_the_selection_is_not_counted() -> Non
     cluster.pods = cluster.pods[1:]
     cluster.desired = cluster.scheduled = 1
     run(cluster)
-    totals = cluster.job.status.nodes
-    assert totals is not None
+    totals = totals_of(cluster)
     assert (totals.desired, totals.completed) == (1, 1)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.builders import SampleCluster
 from tests.unit.core.runs import run
-from tests.unit.core.standing_jobs import change, deleted, request, standing
+from tests.unit.core.standing_jobs import change, deleted, request, standing, totals_of
 
 
 def run_refused(cluster: SampleCluster) -> None:
@@ -40,6 +40,5 @@ def test_without_a_request_no_node_runs_again() -> None:
     run_refused(cluster)
     change(cluster, image="example/task:1")
     assert deleted(run(cluster)) == []
-    totals = cluster.job.status.nodes
-    assert totals is not None
+    totals = totals_of(cluster)
     assert (totals.desired, totals.completed) == (1, 1)
