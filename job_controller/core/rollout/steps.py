@@ -72,9 +72,9 @@ def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetim
         progress = replace(progress, approved_step=progress.step)
     if _has_ended(job):
         return Advance(replace(progress, waits_for=""))
-    is_retried = job.status.observed_retry != job.retry_request
-    if is_retried:
-        progress = replace(progress, image_pull_failure="")
+    if job.status.observed_retry != job.retry_request:
+        # The retry gives the step its time once more. It may be observed while no node is counted.
+        progress = replace(_with_unfinished_step(progress), image_pull_failure="")
     progress, pull = advance_pull(snapshot, progress)
     parts = () if pull is None else (pull,)
     if progress.image_pull_failure:
@@ -85,9 +85,6 @@ def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetim
     is_counted = counts.desired_is_known and counts.nodes_spec_is_applied
     if step is None or known is None or not is_counted:
         return Advance(replace(progress, waits_for=""), parts=parts)
-    if is_retried:
-        # The retry gives the step its time once more.
-        progress = _with_unfinished_step(progress)
     members = find_members(snapshot, counts, places, progress.step)
     if not members.is_done:
         return Advance(replace(_with_unfinished_step(progress), waits_for=""), parts=parts)

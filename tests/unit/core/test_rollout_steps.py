@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.choices import FailureAction, PodPolicy
 from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.rollout import Check, Rollout, Step
 from job_controller.core.plan import RemoveSchedulingGates
@@ -13,6 +13,7 @@ from job_controller.core.state.observed_pods import PodObservation, PodsOnNode
 from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
 from tests.unit.core.runs import acts
+from tests.unit.core.standing_jobs import CONTINUOUS
 
 NODES = ("a", "b", "c", "d")
 CANARY = {"matchLabels": {"canary": "true"}}
@@ -295,6 +296,25 @@ def test_a_failed_check_pauses_the_run_if_the_policy_says_so_and_a_retry_checks_
     world.retry()
     world.step(8)
     assert world.at_work == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize("is_continuous", [True, False])
+def test_a_retry_checks_again_although_the_failure_had_the_daemon_set_deleted(is_continuous):
+    """The retry is observed while there is no DaemonSet, and no node is counted."""
+    policy = FailurePolicy(FailureAction.FAIL_FAST, pods=PodPolicy.DELETE)
+    changes = {"completion": CONTINUOUS} if is_continuous else {}
+    world = RolloutWorld(*NODES, rollout=READY, failure_policy=policy, **changes)
+    run_batch(world)
+    unready(world, "a")
+    world.step(45)
+    assert world.condition("Failed")[1] == "CheckFailed"
+    assert world.cluster.job.status.rollout.check_failure
+    world.cluster.has_daemon_set = False
+    world.step(2)
+    world.retry()
+    world.step()
+    assert not world.cluster.job.status.rollout.check_failure
+    assert world.condition("Failed")[0] == "False"
 
 
 WEB = steps(Step(nodes=1, check=Check(pods=PODS, timeout_seconds=30)))
