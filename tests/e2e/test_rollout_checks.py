@@ -3,6 +3,8 @@
 Which nodes have begun is read from the nodes themselves.
 """
 
+import time
+
 import pytest
 
 from tests.e2e.cluster import RealCluster, eventually, make_job
@@ -132,6 +134,40 @@ def test_a_script_that_fails_stops_the_rollout_at_the_canary(cluster, namespace,
     assert canary in failed["message"]
     assert "the kernel is too old" in failed["message"]
     eventually(lambda: owned(cluster, namespace, "fails") == [], 30, "its Job is gone")
+
+
+@pytest.mark.parametrize("policy", ["Once", "Continuous"])
+def test_a_retry_checks_again_after_the_daemon_set_was_deleted(cluster, namespace, folder, policy):
+    """The nodes are mended meanwhile; what has completed does not run again."""
+    name = policy.lower()
+    script = "test -e /basetarget/mended || { echo not mended; exit 1; }"
+    job = checked(name, namespace, folder, {"script": {"script": script}})
+    job["spec"]["completion"] = {"mode": "Exit", "policy": policy}
+    job["spec"]["failurePolicy"] = {"pods": "Delete"}
+    if policy == "Continuous":
+        del job["spec"]["ttlSecondsAfterFinished"]
+    cluster.apply(job)
+    failed = wait_condition(cluster, namespace, name, "Failed", 120)
+    assert failed["reason"] == "CheckFailed"
+    assert "not mended" in failed["message"]
+
+    def daemon_sets():
+        return cluster.get("daemonset", "-n", namespace)["items"]
+
+    eventually(lambda: daemon_sets() == [], 30, "its DaemonSet is gone")
+    before = cluster.job(namespace, name)["metadata"]["resourceVersion"]
+    for _ in range(5):
+        time.sleep(1)
+        assert daemon_sets() == []
+    assert cluster.job(namespace, name)["metadata"]["resourceVersion"] == before
+    (canary,) = begun(cluster, f"{folder}/{name}")
+    at_first = times(cluster, f"{folder}/{name}")
+    cluster.on_all_nodes(f"mkdir -p {folder}/{name} && touch {folder}/{name}/mended")
+    cluster.kubectl("annotate", "dsj", name, "-n", namespace, f"{RETRY}=1")
+    wait_condition(cluster, namespace, name, "Complete", 120)
+    at_last = times(cluster, f"{folder}/{name}")
+    assert set(at_last) == set(cluster.nodes)
+    assert at_last[canary] == at_first[canary]
 
 
 @pytest.mark.alone
