@@ -138,9 +138,9 @@ def test_a_script_that_fails_stops_the_rollout_at_the_canary(cluster, namespace,
 
 @pytest.mark.parametrize("policy", ["Once", "Continuous"])
 def test_a_retry_checks_again_after_the_daemon_set_was_deleted(cluster, namespace, folder, policy):
-    """The nodes are mended meanwhile; what has completed does not run again."""
+    """The nodes are fixed meanwhile; what has completed does not run again."""
     name = policy.lower()
-    script = "test -e /basetarget/mended || { echo not mended; exit 1; }"
+    script = "test -e /basetarget/fixed || { echo not fixed; exit 1; }"
     job = checked(name, namespace, folder, {"script": {"script": script}})
     job["spec"]["completion"] = {"mode": "Exit", "policy": policy}
     job["spec"]["failurePolicy"] = {"pods": "Delete"}
@@ -149,7 +149,7 @@ def test_a_retry_checks_again_after_the_daemon_set_was_deleted(cluster, namespac
     cluster.apply(job)
     failed = wait_condition(cluster, namespace, name, "Failed", 120)
     assert failed["reason"] == "CheckFailed"
-    assert "not mended" in failed["message"]
+    assert "not fixed" in failed["message"]
 
     def daemon_sets():
         return cluster.get("daemonset", "-n", namespace)["items"]
@@ -162,7 +162,7 @@ def test_a_retry_checks_again_after_the_daemon_set_was_deleted(cluster, namespac
     assert cluster.job(namespace, name)["metadata"]["resourceVersion"] == before
     (canary,) = begun(cluster, f"{folder}/{name}")
     at_first = times(cluster, f"{folder}/{name}")
-    cluster.on_all_nodes(f"mkdir -p {folder}/{name} && touch {folder}/{name}/mended")
+    cluster.on_all_nodes(f"mkdir -p {folder}/{name} && touch {folder}/{name}/fixed")
     cluster.kubectl("annotate", "dsj", name, "-n", namespace, f"{RETRY}=1")
     wait_condition(cluster, namespace, name, "Complete", 120)
     at_last = times(cluster, f"{folder}/{name}")
