@@ -7,6 +7,9 @@ one namespace waits on the simulated nodes for tokens that never come, so as man
 as may be. In another namespace a Job runs on the real nodes, again and again; each task prints its
 token at a random moment. The time of the token is the runtime's, in the ledger. The time of the
 ledger is when a watch delivers it here. Nodes and benchmark are one machine, with one clock.
+
+Each stream takes an inotify instance of the kernel, which all nodes share. Without one, a kubelet
+ends a stream at once, and the logs are read by short reads.
 """
 
 import argparse
@@ -34,9 +37,11 @@ from daemonset_job.api.times import parse_time
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from daemonset_job.kube.client.selection import Selection
+from hack.devcluster.inotify import read_limit
 
 MAX_WAIT_SECONDS = 12
 OPEN_SECONDS = 30.0
+STREAMS = 256
 REAL = {"key": "type", "operator": "DoesNotExist"}
 
 
@@ -94,6 +99,11 @@ async def run_rounds(client: KubeClient, namespace: str, rounds: int) -> list[fl
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Run everything in namespaces of its own, and return the results."""
+    if 0 < (limit := read_limit()) < STREAMS:
+        raise BenchmarkError(
+            f"the kernel allows {limit} inotify instances, and {STREAMS} streams need one each: "
+            "sysctl -w fs.inotify.max_user_instances=8192"
+        )
     write_log(fake_log("small").replace("done", "not yet"))
     async with (
         await connect("tokens") as client,

@@ -29,13 +29,18 @@ def problem(nodes: int, *, limit: int, used: int) -> str:
     )
 
 
-def read_problem(nodes: int) -> str:
-    """Return the same for this machine; what other users' processes use is not visible to all."""
+def read_limit() -> int:
+    """Return this machine's limit, 0 if it is unknown."""
     try:
-        limit = int(LIMIT.read_text())
+        return int(LIMIT.read_text())
     except (OSError, ValueError):
-        return ""
-    return problem(nodes, limit=limit, used=_count())
+        return 0
+
+
+def read_problem(nodes: int) -> str:
+    """Return the problem of this machine; what other users' processes use is not visible to all."""
+    limit = read_limit()
+    return problem(nodes, limit=limit, used=_count()) if limit else ""
 
 
 def _count() -> int:

@@ -289,13 +289,17 @@ class LogReadState:
         return not self.is_noisy
 
     def stream_ended(self, now: float, *, failed: bool) -> None:
-        """Record that the stream is over; the end of the log is read at once."""
+        """Record that the stream is over; the end of the log is read at once if it was of use.
+
+        After one without use the log is read by short reads as if there had been none.
+        """
         self.is_streaming = False
         self.streamed_log.stream_ended()
+        if not self._stream.ended(now, failed=failed):
+            return
         self._poll_seconds = POLL_SECONDS[0]
         if not self.is_noisy:
             self._read_at = None
-        self._stream.ended(now, failed=failed)
 
     @property
     def failures(self) -> int:

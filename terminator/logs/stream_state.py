@@ -14,6 +14,9 @@ STREAM_BYTES_PER_SECOND = 2 * 1024
 SHORT_STREAM_SECONDS = 1.0
 # Least and greatest delay before a stream is opened again that failed or ended soon.
 REOPEN_SECONDS = (0.25, 5.0)
+# The greatest delay after streams without use that did not fail. A kubelet that has no inotify
+# instance left ends each stream at once, for as long as its node is short of them.
+REOPEN_UNUSED_SECONDS = 60.0
 
 
 class StreamState:
@@ -54,15 +57,21 @@ class StreamState:
         self._bytes -= excess_bytes
         return True
 
-    def ended(self, now: float, *, failed: bool) -> None:
-        """Record that the stream is over.
+    def ended(self, now: float, *, failed: bool) -> bool:
+        """Record that the stream is over; return whether it was of use.
 
-        The delays grow after streams that end soon or deliver nothing new: the container may have
-        ended while its status does not show that yet.
+        It was not if it ended soon and delivered nothing new. The delays grow after streams that
+        end soon or deliver nothing new: the container may have ended while its status does not show
+        that yet.
         """
-        if failed or not self._has_delivered or now - self._opened_at < SHORT_STREAM_SECONDS:
+        is_short = now - self._opened_at < SHORT_STREAM_SECONDS
+        is_useful = self._has_delivered or not is_short
+        if failed or not self._has_delivered or is_short:
             self._failures += 1
-            self._reopen_at = now + exponential_seconds(self._failures, *REOPEN_SECONDS)
+            least, greatest = REOPEN_SECONDS
+            limit = greatest if failed or is_useful else REOPEN_UNUSED_SECONDS
+            self._reopen_at = now + exponential_seconds(self._failures, least, limit)
         else:
             self._failures = 0
             self._reopen_at = now
+        return is_useful

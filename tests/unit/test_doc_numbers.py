@@ -37,7 +37,11 @@ from terminator.logs.read_budget import BUDGET_BYTES, BUDGET_BYTES_PER_SECOND
 from terminator.logs.read_policy import CHECK_SECONDS, POLL_SECONDS
 from terminator.logs.read_slots import QUEUE_SLOT_SECONDS
 from terminator.logs.result_search import SEARCHES
-from terminator.logs.stream_state import STREAM_BYTES, STREAM_BYTES_PER_SECOND
+from terminator.logs.stream_state import (
+    REOPEN_UNUSED_SECONDS,
+    STREAM_BYTES,
+    STREAM_BYTES_PER_SECOND,
+)
 from terminator.logs.tail_read import TAIL_BYTES, TAIL_LINES
 from tests.simulation.oracle.quiet import QUIET_SECONDS as SIMULATION_QUIET_SECONDS
 from tests.unit.language import MAX_WORDS, ROOT
@@ -74,6 +78,7 @@ QUOTED = (
     Quoted(ARCHITECTURE, "is read again after (N) s", POLL_SECONDS[0]),
     Quoted(ARCHITECTURE, "at growing distances up to (N) s", POLL_SECONDS[1]),
     Quoted(ARCHITECTURE, "does not answer within (N) s", QUEUE_SLOT_SECONDS),
+    Quoted(ARCHITECTURE, "pauses that grow to (N) s", REOPEN_UNUSED_SECONDS),
     Quoted(ARCHITECTURE, "stream may read (N) KiB plus", STREAM_BYTES, KIB),
     Quoted(ARCHITECTURE, "plus (N) KiB/s", STREAM_BYTES_PER_SECOND, KIB),
     Quoted(ARCHITECTURE, "streams share: (N) MiB", BUDGET_BYTES, MIB),

@@ -5,6 +5,7 @@ import pytest
 from terminator.logs.read_budget import BUDGET_BYTES, ReadBudget
 from terminator.logs.stream_state import (
     REOPEN_SECONDS,
+    REOPEN_UNUSED_SECONDS,
     SHORT_STREAM_SECONDS,
     STREAM_BYTES,
     STREAM_BYTES_PER_SECOND,
@@ -50,3 +51,18 @@ def test_the_next_stream_waits_after_one_without_use(failed, is_new, lasted):
     stream.ended(lasted, failed=failed)
     assert not stream.may_open(lasted)
     assert stream.may_open(lasted + REOPEN_SECONDS[1])
+
+
+def test_streams_that_end_at_once_without_use_are_opened_ever_more_slowly():
+    stream, now = StreamState(), 0.0
+    for _ in range(20):
+        stream.opened(now)
+        assert not stream.ended(now + 0.05, failed=False)
+        now += REOPEN_UNUSED_SECONDS + 0.05
+        assert stream.may_open(now)
+    assert not stream.may_open(now - 0.1)
+    # One of use makes the next one open at once.
+    stream.opened(now)
+    stream.received(10, now + 2, None, is_new=True)
+    assert stream.ended(now + 2, failed=False)
+    assert stream.may_open(now + 2)
