@@ -29,7 +29,8 @@ class StepMembers:
     `waiting` are those that may get their turn in it, in their order. `is_done`: no further node
     has to have its turn in it, and all that had theirs have finished. `had_turn` are the names of
     the nodes that had their turn in this step. Those of them in `left` have left since.
-    `is_empty`: its selector selects no node.
+    `is_empty`: its selector selects no node. `is_short`: fewer nodes could have a turn than it asks
+    for, because others are set aside, or have left with an earlier revision.
     """
 
     waiting: tuple[Place, ...] = ()
@@ -37,6 +38,7 @@ class StepMembers:
     had_turn: frozenset[str] = field(default_factory=frozenset)
     left: frozenset[str] = field(default_factory=frozenset)
     is_empty: bool = False
+    is_short: bool = False
 
 
 def present_step(rollout: Rollout, number: int) -> Step | None:
@@ -76,12 +78,14 @@ def find_members(
         total = counts.desired - len(earlier) + len(gone)
         # On those nothing of the task has run: other nodes have their turn in their place.
         idle = _set_aside_without_turn(snapshot, counts, records)
-        target = min(max(share_of(step.nodes, total), 1), max(total - len(idle), 0))
+        wanted = min(max(share_of(step.nodes, total), 1), max(total, 1))
+        target = min(wanted, max(total - len(idle), 0))
         lacking = max(target - len(begun - idle - gone) - len(gone), 0)
         again = kept.present - begun
         others = max(lacking - len(again), 0)
         is_done = not lacking and not again and not _at_work(snapshot, places, number)
-        return StepMembers(_first(waiting, again, others), is_done, had_turn | left, left)
+        first = _first(waiting, again, others)
+        return StepMembers(first, is_done, had_turn | left, left, is_short=target < wanted)
     chosen = parse_label_selector(step.selector)
     selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
     return StepMembers(

@@ -148,12 +148,16 @@ def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: date
 def _pass_over(snapshot: Snapshot, end: _Finish) -> Advance:
     """Return what follows a step without nodes of its own: the next one, or what a person says.
 
-    A person who has approved after the turns of these nodes is not asked again.
+    A person who has approved after the turns of these nodes is not asked again. If the step could
+    have no nodes yet, it goes on. Else those that come back would start together in a later one.
     """
-    records = merge_records(snapshot).values()
-    if all(record.step <= end.progress.approved_step for record in records):
-        return _next_step(end.progress)
-    return _ask_approval(snapshot.job, end)
+    records, revision = merge_records(snapshot).values(), snapshot.job.revision
+    newest = max((each.step for each in records if each.revision == revision), default=0)
+    is_approved = newest <= end.progress.approved_step
+    found = _next_step(end.progress) if is_approved else _ask_approval(snapshot.job, end)
+    if end.members.is_short and found.asks is None:
+        return Advance(replace(end.progress, waits_for=""))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.plan import DeleteDaemonSet, DeletePods, WriteReportStatus
 from job_controller.core.state.success_policy import required_completions
-from tests.unit.builders import NOW, done, gated_pod, make_cluster, make_pod
+from tests.unit.builders import NOW, done, gated_pod, make_cluster, make_node, make_pod
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld, steps
 from tests.unit.core.runs import acts, conditions, lost, run, spec
 
@@ -281,6 +281,42 @@ def test_a_dead_node_that_never_had_a_turn_counts_for_no_step():
     world.complete("a")
     world.step(5)
     assert world.started == ["a"]
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_step_is_not_over_if_all_nodes_that_it_could_have_are_set_aside(before):
+    """Else all of them would start together in a later step, once their network is back."""
+    policy = FailurePolicy(FailureAction.PAUSE, unreachable_seconds=0)
+    rollout = steps(Step(nodes=1, needs_approval=True), Step(nodes=2, needs_approval=True))
+    world = RolloutWorld(*NODES, rollout=rollout, failure_policy=policy)
+    if before:
+        world.step(6)
+        world.complete("a")
+        world.step(6)
+        assert world.condition("Suspended")[1] == "WaitingForApproval"
+    away = NODES[before:]
+    for name in away:
+        world.lose(name)
+    world.step(6)
+    world.request(approved_step=before)
+    world.step(10)
+    states = world.cluster.report_status["nodeStates"]
+    assert all(states[name]["setAsideAt"] for name in away)
+    assert world.cluster.job.status.rollout.step == before + 1
+    for name in away:
+        world.cluster.nodes[name] = make_node(name)
+    world.step(10)
+    assert world.at_work == [NODES[before]]
+
+
+def test_a_run_ends_although_the_other_nodes_of_its_step_are_set_aside():
+    policy = FailurePolicy(max_failed_nodes=1, unreachable_seconds=0)
+    rollout = steps(Step(nodes=3), Step(nodes="100%"))
+    world = RolloutWorld(*NODES, rollout=rollout, failure_policy=policy)
+    world.lose("d")
+    world.finish()
+    assert world.cluster.job.status.rollout.step == 2
+    assert world.condition("Complete")[1] == "CompletedWithinFailureLimit"
 
 
 def test_a_failed_node_keeps_its_part_of_a_step_while_its_pod_is_created_again():

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from daemonset_job.api.job_spec import NodeSelection
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Rollout, Step
 from job_controller.core.plan import RemoveSchedulingGates
+from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
 from tests.unit.core.standing_jobs import CONTINUOUS, change
 
@@ -125,3 +126,63 @@ def test_nodes_that_left_with_an_earlier_revision_are_not_counted_in_a_step():
         expected = ["a"] if first == CANARY else []
         assert world.ran_newest() == expected
         assert world.phase == ("Running" if expected else "Paused")
+
+
+def test_no_step_is_over_while_all_nodes_have_left_with_an_earlier_revision():
+    """Else the nodes that join next would start together, without the canary."""
+    pool = NodeSelection(selector={"matchLabels": {"pool": "x"}})
+    world = StandingWorld("a", "b", rollout=steps(CANARY), nodes=pool)
+    for name in ("a", "b"):
+        world.label(name, pool="x")
+    world.finish()
+    for name in ("a", "b"):
+        world.label(name, pool="y")
+    world.cluster.pods, world.cluster.desired = [], 0
+    world.step(3)
+    change(world.cluster, args=("x",))
+    world.step(10)
+    assert world.cluster.job.status.rollout.step == 1
+    for name in ("c", "d"):
+        world.label(name, pool="x")
+        world.put(gated_pod(name, serial=1))
+    world.cluster.desired = 2
+    world.step(10)
+    assert world.ran_newest() == ["c"]
+
+
+def test_no_step_is_over_while_all_nodes_of_a_job_that_stays_are_set_aside():
+    policy = FailurePolicy(max_failed_nodes="100%")
+    world = StandingWorld(*NODES, rollout=steps(CANARY), failure_policy=policy)
+    for name in NODES:
+        world.lose(name)
+    world.step(20)
+    assert all(each["setAsideAt"] for each in world.cluster.report_status["nodeStates"].values())
+    for name in NODES:
+        world.cluster.nodes[name] = make_node(name)
+    world.step(10)
+    assert world.started == ["a"]
+
+
+def test_nobody_approves_the_nodes_of_the_revision_before():
+    """The second step has no nodes of its own. One that left had its turn in an earlier revision."""
+    first = Step(nodes=1, needs_approval=True)
+    world = StandingWorld("a", "b", "c", rollout=steps(first, first))
+    world.step(6)
+    world.complete("a")
+    world.step(6)
+    world.request(approved_step=1)
+    world.step(8)
+    assert world.turns() == {"a": 1, "b": 3, "c": 3}
+    world.complete("b")
+    world.step(2)
+    world.remove("c")
+    world.step(3)
+    assert world.cluster.report_status["nodeStates"]["c"]["step"] == 3
+    world.request()
+    world.change_and_lag()
+    world.complete("a")
+    world.step(6)
+    assert world.condition("Suspended")[1] == "WaitingForApproval"
+    world.request(approved_step=1)
+    world.step(10)
+    assert world.ran_newest() == ["a", "b"]
