@@ -111,7 +111,12 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     work += [
         *prepared.actions,
         *pod_actions(counts, rollout, prepared.ready, find_stopped_pods(snapshot, counts)),
-        *part_actions(snapshot, rollout.parts, may_create=rollout.may_create_parts),
+        *part_actions(
+            snapshot,
+            rollout.parts,
+            may_create=rollout.may_create_parts,
+            keeps_others=rollout.keeps_parts,
+        ),
     ]
     ours = snapshot.owned_daemon_set
     alteration = ours.alteration if ours is not None else ""

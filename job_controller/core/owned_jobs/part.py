@@ -37,9 +37,9 @@ def describe_refusal(snapshot: Snapshot) -> str:
 
 
 def part_actions(
-    snapshot: Snapshot, parts: Collection[Part], *, may_create: bool
+    snapshot: Snapshot, parts: Collection[Part], *, may_create: bool, keeps_others: bool = False
 ) -> list[OwnedJobAction]:
-    """Return what to do so that these parts exist and no others.
+    """Return what to do so that these parts exist and, unless `keeps_others`, no others.
 
     A part is created once those before it are gone, of which one may have its name. So is a Job
     that only looks like it.
@@ -48,7 +48,7 @@ def part_actions(
     actions: list[OwnedJobAction] = [
         DeleteJob(job.name, job.uid)
         for job in snapshot.owned_jobs
-        if (purpose_of(job) or job.name in needed)
+        if (job.name in needed or (purpose_of(job) and not keeps_others))
         and not job.is_terminating
         and not any(is_part(job, snapshot.job, part) for part in parts)
     ]

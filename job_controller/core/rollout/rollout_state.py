@@ -50,7 +50,7 @@ class RolloutState:
     `turns` are the steps in which nodes get their turn now, by name; `set_aside` are the nodes to
     be set aside now. Both take effect once they are written. `open_pods` are those whose gate may
     be removed. `hold`, `reason` and `message` say what the run waits for. `parts` are the Jobs that
-    it needs now, and no others; they are created if `may_create_parts`.
+    it needs now; they are created if `may_create_parts`. Others are deleted, unless `keeps_parts`.
     """
 
     progress: RolloutProgress | None = None
@@ -65,6 +65,7 @@ class RolloutState:
     wake_at: datetime | None = None
     parts: tuple[Part, ...] = ()
     may_create_parts: bool = False
+    keeps_parts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,7 @@ def evaluate_rollout(
         wake_at=min((moment for moment in moments if moment is not None), default=None),
         parts=() if run.has_ended or run.is_enough else found.parts,
         may_create_parts=may_start,
+        keeps_parts=found.keeps_parts and not (run.has_ended or run.is_enough),
     )
 
 

@@ -44,7 +44,8 @@ class Advance:
 
     `progress` is None without a rollout. `asks`: a person has to decide, and why; `message` has the
     command. `fails`: the run fails, and why. `message` without one of them says what the step waits
-    for. `query` are the pods to be read. `parts` are the Jobs that it needs now.
+    for. `query` are the pods to be read. `parts` are the Jobs that it needs now. `keeps_parts`: it
+    may need others that there are.
     """
 
     progress: RolloutProgress | None = None
@@ -54,6 +55,7 @@ class Advance:
     query: PodQuery | None = None
     fails: FailedReason | None = None
     parts: tuple[Part, ...] = ()
+    keeps_parts: bool = False
 
 
 def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetime) -> Advance:
@@ -84,7 +86,9 @@ def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetim
     step = present_step(rollout, progress.step)
     is_counted = counts.desired_is_known and counts.nodes_spec_is_applied
     if step is None or known is None or not is_counted:
-        return Advance(replace(progress, waits_for=""), parts=parts)
+        # A script runs once in each try of its step, also if nodes are not counted meanwhile.
+        is_ended = step is not None and progress.soak_started_at is not None
+        return Advance(replace(progress, waits_for=""), parts=parts, keeps_parts=is_ended)
     members = find_members(snapshot, counts, places, progress.step)
     if not members.is_done:
         return Advance(replace(_with_unfinished_step(progress), waits_for=""), parts=parts)

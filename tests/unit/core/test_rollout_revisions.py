@@ -164,7 +164,7 @@ def test_no_step_is_over_while_all_nodes_of_a_job_that_stays_are_set_aside():
 
 
 def test_nobody_approves_the_nodes_of_the_revision_before():
-    """The second step has no nodes of its own. One that left had its turn in an earlier revision."""
+    """The second step has no nodes of its own, and the turn of c was in an earlier revision."""
     first = Step(nodes=1, needs_approval=True)
     world = StandingWorld("a", "b", "c", rollout=steps(first, first))
     world.step(6)

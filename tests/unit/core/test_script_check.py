@@ -105,6 +105,34 @@ def test_a_failed_script_pauses_a_run_that_does_not_fail_fast_and_a_retry_runs_i
     assert found.phase == "Succeeded"
 
 
+@pytest.mark.parametrize("is_retried", [False, True])
+def test_the_script_runs_once_in_a_try_although_nodes_are_not_counted_for_a_while(is_retried):
+    """The DaemonSet is created again, or `spec.nodes` was changed."""
+    found = world()
+    found.cluster.has_daemon_set = False
+    found.step(3)
+    assert list(found.owned) == [CHECK]
+    if is_retried:
+        found.retry()
+        found.step()
+        assert found.owned == {}
+    found.cluster.has_daemon_set = True
+    found.step(4)
+    assert found.created == [CHECK] * (1 + is_retried)
+    found.end_owned(CHECK)
+    found.step(2)
+    assert progress(found).step == 2
+
+
+def test_the_script_ends_with_a_run_whose_nodes_are_not_counted():
+    found = world()
+    found.cluster.has_daemon_set = False
+    found.step()
+    found.request(abort="enough")
+    found.step(2)
+    assert found.owned == {}
+
+
 def test_an_unreachable_node_leaves_the_decision_to_a_person():
     found = world()
     found.end_owned(CHECK, completed=0, unreachable=1, unreachable_names="a")
