@@ -182,6 +182,9 @@ class _Verdict:
 def _judge_step(snapshot: Snapshot, end: _Finish, completed: set[str], now: datetime) -> _Verdict:
     """Return what the checks of a step say."""
     step, progress = end.step, end.progress
+    if step.check.is_empty:
+        # A person may have taken a check out of the step that had failed, or was inconclusive.
+        progress = replace(progress, check_failure="", script_check_inconclusive="")
     if progress.check_failure:
         return _Verdict(CheckResult(CheckState.FAIL, progress.check_failure), progress)
     if end.members.is_empty:

@@ -299,6 +299,23 @@ def test_a_failed_check_pauses_the_run_if_the_policy_says_so_and_a_retry_checks_
 
 
 @pytest.mark.parametrize("is_continuous", [True, False])
+def test_a_failed_check_that_is_taken_out_of_its_step_no_longer_holds_the_run(is_continuous):
+    changes = {"completion": CONTINUOUS} if is_continuous else {}
+    policy = FailurePolicy(FailureAction.PAUSE)
+    world = RolloutWorld(*NODES, rollout=READY, failure_policy=policy, **changes)
+    run_batch(world)
+    unready(world, "a")
+    world.step(45)
+    assert world.condition("Suspended")[1] == "CheckFailed"
+    changed = replace(world.cluster.job.spec, rollout=steps(Step(nodes=1, soak_seconds=5)))
+    world.cluster.job = replace(world.cluster.job, spec=changed)
+    world.step(8)
+    assert world.at_work == ["b", "c", "d"]
+    assert world.condition("Suspended")[0] == "False"
+    assert not world.cluster.job.status.rollout.check_failure
+
+
+@pytest.mark.parametrize("is_continuous", [True, False])
 def test_a_retry_checks_again_although_the_failure_had_the_daemon_set_deleted(is_continuous):
     """The retry is observed while there is no DaemonSet, and no node is counted."""
     policy = FailurePolicy(FailureAction.FAIL_FAST, pods=PodPolicy.DELETE)
