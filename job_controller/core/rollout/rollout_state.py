@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from daemonset_job.api.choices import FAST_ACTIONS
+from daemonset_job.api.job import Job
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import (
@@ -151,10 +152,21 @@ def evaluate_rollout(
         message=hold.message if hold is not None else found.message,
         query=found.query,
         wake_at=min((moment for moment in moments if moment is not None), default=None),
-        parts=() if run.has_ended or run.is_enough else found.parts,
+        parts=found.parts if _needs_parts(snapshot.job, run) else (),
         may_create_parts=may_start,
         keeps_parts=found.keeps_parts and not (run.has_ended or run.is_enough),
     )
+
+
+def _needs_parts(job: Job, run: RunState) -> bool:
+    """Return whether the run needs its parts: one that fails does until that is written.
+
+    Its failure may be what a part has found. If that were deleted first, and the write refused, the
+    part would run again.
+    """
+    if run.is_enough or run.outcome == RunOutcome.SUCCEEDED:
+        return False
+    return run.outcome != RunOutcome.FAILED or not job.is_true(ConditionType.FAILED)
 
 
 def is_open(run: RunState) -> bool:

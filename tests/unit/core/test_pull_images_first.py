@@ -85,6 +85,16 @@ def test_if_the_images_cannot_be_pulled_the_run_fails_with_no_node_changed():
     assert (found.created, found.turns()) == ([PULL], {})
 
 
+def test_a_failed_pull_is_on_record_before_its_job_is_deleted():
+    found = world()
+    found.step()
+    found.end_owned(PULL, "1 of 3 nodes failed")
+    found.crash_after(1)
+    found.step(3)
+    assert found.condition("Failed")[1] == "ImagePullFailed"
+    assert (found.owned, found.created) == ({}, [PULL])
+
+
 def test_a_retry_pulls_again_and_the_failure_before_it_does_not_count():
     found = world()
     found.step()

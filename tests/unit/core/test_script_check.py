@@ -91,6 +91,17 @@ def test_a_script_that_fails_stops_the_rollout_and_names_node_and_last_line():
     assert found.created == [CHECK]
 
 
+@pytest.mark.parametrize("executed", [0, 1, 2])
+def test_a_failure_is_written_before_the_job_that_found_it_is_deleted(executed):
+    """Else a conflict of that write would have the script run again, and it may pass then."""
+    found = world()
+    found.end_owned(CHECK, "1 of 1 nodes failed")
+    found.crash_after(executed)
+    found.step(4)
+    assert found.condition("Failed")[1] == "CheckFailed"
+    assert (found.owned, found.created) == ({}, [CHECK])
+
+
 def test_a_failed_script_pauses_a_run_that_does_not_fail_fast_and_a_retry_runs_it_again():
     found = world(failure_policy=FailurePolicy(action=FailureAction.PAUSE))
     found.end_owned(CHECK, "1 of 1 nodes failed")
