@@ -137,7 +137,7 @@ def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: date
         return _next_step(progress)
     if progress.soak_started_at is None:
         # The write of it causes the next pass.
-        return Advance(replace(progress, soak_started_at=whole_seconds(now)))
+        return Advance(replace(progress, soak_started_at=whole_seconds(now), waits_for=""))
     soaked_at = add_seconds(progress.soak_started_at, step.soak_seconds)
     if now < soaked_at and not progress.is_promoted:
         words = f"{_name(progress)} soaks until {format_time(soaked_at)}"

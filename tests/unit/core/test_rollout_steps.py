@@ -173,6 +173,20 @@ def test_approval_pauses_the_run_and_says_which_command_answers():
     assert world.at_work == ["b", "c", "d"]
 
 
+def test_after_a_retry_nobody_is_asked_before_the_step_is_over_once_more():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, needs_approval=True)))
+    run_batch(world)
+    world.step(5)
+    assert world.condition("Suspended")[1] == "WaitingForApproval"
+    world.retry()
+    world.step()
+    assert world.condition("Suspended")[0] == "False"
+    assert not world.cluster.job.status.rollout.waits_for
+    world.step()
+    assert world.condition("Suspended")[1] == "WaitingForApproval"
+    assert world.cluster.job.status.rollout.waits_for
+
+
 def test_an_early_approval_counts_when_the_step_is_done():
     world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, needs_approval=True)))
     world.request(approved_step=1)
