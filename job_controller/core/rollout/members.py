@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.label_selector import parse_label_selector
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
@@ -16,6 +17,7 @@ from job_controller.core.rollout.node_order import sort_nodes, zone_of
 from job_controller.core.rollout.places import Places
 from job_controller.core.rollout.turns import Place
 from job_controller.core.rollout.written_progress import written_progress
+from job_controller.core.state.left_nodes import find_chosen
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
@@ -90,12 +92,30 @@ def find_members(
     selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
     return StepMembers(
         tuple(place for place in waiting if place.name in selected),
-        selected <= begun and not _at_work(snapshot, places, number) and not counts.missing,
+        selected <= begun
+        and not _at_work(snapshot, places, number)
+        and not _may_lack_selected(snapshot, counts, chosen, begun),
         # A node that never started because it is unreachable has not shown that all is well.
         had_turn | left | (selected & counts.set_aside),
         left,
         is_empty=not selected,
     )
+
+
+def _may_lack_selected(
+    snapshot: Snapshot, counts: NodeCounts, chosen: NodeAffinity, begun: AbstractSet[str]
+) -> bool:
+    """Return whether a node that lacks its pod may be one that the selector of the step selects.
+
+    Others keep no step from its end: they have just joined, or their pods are refused. While the
+    cache does not have as many nodes as lack a pod, any of them may be.
+    """
+    if not counts.missing:
+        return False
+    found = find_chosen(snapshot, snapshot.nodes.keys() - counts.desired_names)
+    if len(found) < counts.missing:
+        return True
+    return any(chosen.matches(name, snapshot.nodes[name].labels) for name in found - begun)
 
 
 def ordered_nodes(snapshot: Snapshot, counts: NodeCounts) -> list[Node]:

@@ -43,6 +43,39 @@ def test_a_selector_takes_its_nodes_first():
     assert run_batch(world) == ["a", "b", "d"]
 
 
+def test_a_node_that_joins_keeps_no_step_from_its_end_whose_selector_does_not_match_it():
+    """Its pod is not there yet, or is refused: the soak of the step goes on."""
+    world = RolloutWorld(*NODES, rollout=steps(Step(selector=CANARY, soak_seconds=20)))
+    world.label("c", canary="true")
+    run_batch(world)
+    world.step(3)
+    began = world.cluster.job.status.rollout.soak_started_at
+    assert began is not None
+    world.label("e", canary="false")
+    world.step(3)
+    assert world.cluster.job.status.rollout.soak_started_at == began
+    world.step(25)
+    assert world.at_work == ["a", "b", "d"]
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_a_node_that_joins_has_its_turn_in_the_step_whose_selector_matches_it(is_cached):
+    """While the cache of nodes does not have it, nothing says that it is not one of the step."""
+    world = RolloutWorld(*NODES, rollout=steps(Step(selector=CANARY, soak_seconds=20)))
+    world.label("c", canary="true")
+    run_batch(world)
+    world.step(3)
+    world.cluster.desired = 5
+    if is_cached:
+        world.label("e", canary="true")
+    world.step(30)
+    assert world.started == ["c"]
+    world.label("e", canary="true")
+    world.put(gated_pod("e", serial=1))
+    world.step(6)
+    assert world.started == ["c", "e"]
+
+
 def test_while_the_status_is_refused_the_report_stays_as_it_is():
     """Each pass finds that the soak begins, for that is not on record."""
     world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, soak_seconds=5)))
