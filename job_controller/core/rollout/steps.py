@@ -74,26 +74,70 @@ def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetim
         progress = replace(progress, approved_step=progress.step)
     if _has_ended(job):
         return Advance(replace(progress, waits_for=""))
-    if job.status.observed_retry != job.retry_request:
-        # The retry gives the step its time once more. It may be observed while no node is counted.
-        progress = replace(_with_unfinished_step(progress), image_pull_failure="")
-    progress, pull = advance_pull(snapshot, progress)
+    progress, pull = advance_pull(snapshot, _as_asked_again(snapshot, progress))
     parts = () if pull is None else (pull,)
     if progress.image_pull_failure:
         words = f"the images cannot be pulled: {progress.image_pull_failure}"
         failed = replace(progress, waits_for="")
         return Advance(failed, message=words, fails=FailedReason.IMAGE_PULL_FAILED, parts=parts)
     step = present_step(rollout, progress.step)
-    is_counted = counts.desired_is_known and counts.nodes_spec_is_applied
-    if step is None or known is None or not is_counted:
+    if step is None or known is None:
+        return Advance(replace(progress, waits_for=""), parts=parts)
+    found = _advance_step(snapshot, counts, places, _At(step, progress), now)
+    return replace(found, parts=(*parts, *found.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """The present step of a rollout, and its progress."""
+
+    step: Step
+    progress: RolloutProgress
+
+
+def _advance_step(
+    snapshot: Snapshot, counts: NodeCounts, places: Places, at: _At, now: datetime
+) -> Advance:
+    """Return how far the present step is."""
+    step, progress = at.step, at.progress
+    if step.check.is_empty:
+        # A person may have taken a check out of the step that had failed, or was inconclusive.
+        progress = replace(progress, check_failure="", script_check_inconclusive="")
+    if progress.check_failure:
+        # Neither a node that joins nor one that leaves changes what was found, and a count that is
+        # not known does not either.
+        return _fail_check(progress)
+    if not (counts.desired_is_known and counts.nodes_spec_is_applied):
         # A script runs once in each try of its step, also if nodes are not counted meanwhile.
-        is_ended = step is not None and progress.soak_started_at is not None
-        return Advance(replace(progress, waits_for=""), parts=parts, keeps_parts=is_ended)
+        keeps_parts = progress.soak_started_at is not None
+        return Advance(replace(progress, waits_for=""), keeps_parts=keeps_parts)
     members = find_members(snapshot, counts, places, progress.step)
     if not members.is_done:
-        return Advance(replace(_with_unfinished_step(progress), waits_for=""), parts=parts)
-    found = _finish_step(snapshot, counts, _Finish(step, progress, members), now)
-    return replace(found, parts=(*parts, *found.parts))
+        return Advance(replace(_with_unfinished_step(progress), waits_for=""))
+    return _finish_step(snapshot, counts, _Finish(step, progress, members), now)
+
+
+def _as_asked_again(snapshot: Snapshot, progress: RolloutProgress) -> RolloutProgress:
+    """Return the progress as a retry, or a request to run nodes again, changes it.
+
+    Both give the step its time once more. They may be observed while no node is counted.
+    """
+    is_retried = snapshot.job.status.observed_retry != snapshot.job.retry_request
+    if is_retried or _runs_again(snapshot):
+        progress = _with_unfinished_step(progress)
+    return replace(progress, image_pull_failure="") if is_retried else progress
+
+
+def _runs_again(snapshot: Snapshot) -> bool:
+    """Return whether a person has just asked that nodes run the task again that have begun.
+
+    The request is open until the Job's status has it, and with it what follows for the step.
+    """
+    job = snapshot.job
+    return job.has_open_request and any(
+        record.earlier_pods and record.rerun == job.rerun.id
+        for record in merge_records(snapshot).values()
+    )
 
 
 def _with_unfinished_step(progress: RolloutProgress) -> RolloutProgress:
@@ -182,11 +226,6 @@ class _Verdict:
 def _judge_step(snapshot: Snapshot, end: _Finish, completed: set[str], now: datetime) -> _Verdict:
     """Return what the checks of a step say."""
     step, progress = end.step, end.progress
-    if step.check.is_empty:
-        # A person may have taken a check out of the step that had failed, or was inconclusive.
-        progress = replace(progress, check_failure="", script_check_inconclusive="")
-    if progress.check_failure:
-        return _Verdict(CheckResult(CheckState.FAIL, progress.check_failure), progress)
     if end.members.is_empty:
         words = "its selector selects no node"
         return _Verdict(CheckResult(CheckState.INCONCLUSIVE, words), progress)
@@ -227,9 +266,7 @@ def _decide(job: Job, end: _Finish, verdict: _Verdict, now: datetime) -> Advance
                 replace(progress, waits_for=""), message=words, wake_at=later, query=query
             )
         case CheckState.FAIL:
-            words = f"the check of {_name(progress)} failed: {found.message}"
-            failed = replace(progress, check_failure=found.message, waits_for="")
-            return Advance(failed, SuspendedReason.CHECK_FAILED, words)
+            return _fail_check(replace(progress, check_failure=found.message))
         case CheckState.INCONCLUSIVE if not is_approved:
             words = (
                 f"{_name(progress)} is not known to have gone well: {found.message}; look at its "
@@ -239,6 +276,11 @@ def _decide(job: Job, end: _Finish, verdict: _Verdict, now: datetime) -> Advance
             later = now + timedelta(seconds=POLL_SECONDS)
             return Advance(asked, SuspendedReason.CHECK_INCONCLUSIVE, words, later, query)
     return _ask_approval(job, end)
+
+
+def _fail_check(progress: RolloutProgress) -> Advance:
+    words = f"the check of {_name(progress)} failed: {progress.check_failure}"
+    return Advance(replace(progress, waits_for=""), SuspendedReason.CHECK_FAILED, words)
 
 
 def _ask_approval(job: Job, end: _Finish) -> Advance:

@@ -81,8 +81,7 @@ def evaluate_run(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunSt
     if (by_person := _by_rollback(snapshot, counts) or _by_abort(snapshot, counts)) is not None:
         return by_person
     if job.spec.is_continuous:
-        found = _by_failed_check(snapshot) or _evaluate_continuous(snapshot, counts)
-        return _once_recorded(snapshot, found)
+        return _once_recorded(snapshot, _evaluate_continuous(snapshot, counts))
     if job.is_true(ConditionType.COMPLETE):
         if adds_nodes(snapshot):
             return RunState(RunOutcome.IN_PROGRESS)
@@ -141,18 +140,6 @@ def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:
     if is_due or job.has_new_revision or has_joined(snapshot, counts):
         return RunState(RunOutcome.IN_PROGRESS)
     return _recorded_state(job, ConditionType.COMPLETE, RunOutcome.SUCCEEDED)
-
-
-def _by_failed_check(snapshot: Snapshot) -> RunState | None:
-    """Return that a check of a rollout has failed the run, if its DaemonSet was deleted for it.
-
-    Without the DaemonSet no node is counted, so nothing but the Job says so. If that did not count,
-    the DaemonSet would be created again, and deleted again. A retry or a new revision goes on.
-    """
-    job = snapshot.job
-    if snapshot.owned_daemon_set is not None or not job.ends_all_tasks or job.has_new_revision:
-        return None
-    return _recorded_state(job, ConditionType.FAILED, RunOutcome.FAILED)
 
 
 def find_excess_failures(job: Job, counts: NodeCounts) -> int | None:
@@ -318,9 +305,8 @@ def _by_rollback(snapshot: Snapshot, counts: NodeCounts) -> RunState | None:
         return _by_nodes_since(recorded, job, counts)
     if (succeeded := _by_report(snapshot)) is not None:
         return succeeded
-    done = len(counts.names(NodeState.COMPLETED))
     why = single_line(job.requests.rollback, _ABORT_LIMIT)
-    words = f"ended for a rollback after {done} of {counts.desired} nodes: {why}"
+    words = f"ended for a rollback after {_how_many(job, counts)}: {why}"
     return RunState(RunOutcome.FAILED, FailedReason.ROLLBACK_REQUESTED, words)
 
 
@@ -333,7 +319,14 @@ def _by_abort(snapshot: Snapshot, counts: NodeCounts) -> RunState | None:
         return None
     if is_recorded(snapshot) and not job.spec.is_continuous:
         return None
-    done = len(counts.names(NodeState.COMPLETED))
     why = single_line(job.requests.abort, _ABORT_LIMIT)
-    words = f"aborted after {done} of {counts.desired} nodes: {why}"
+    words = f"aborted after {_how_many(job, counts)}: {why}"
     return RunState(RunOutcome.FAILED, FailedReason.ABORTED, words)
+
+
+def _how_many(job: Job, counts: NodeCounts) -> str:
+    """Return how many nodes are completed, in words; as reported if there is no DaemonSet."""
+    done, desired = len(counts.names(NodeState.COMPLETED)), counts.desired
+    if not counts.desired_is_known and job.status.nodes is not None:
+        done, desired = job.status.nodes.completed, job.status.nodes.desired
+    return f"{done} of {desired} nodes"

@@ -9,11 +9,9 @@ import pytest
 
 from daemonset_job.api import job as job_module
 from daemonset_job.api import names
-from daemonset_job.api.choices import FailureAction, PodPolicy
+from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
-from daemonset_job.api.job_status import Condition
 from daemonset_job.api.rerun import REQUEST_LIMIT, parse_rerun
-from daemonset_job.api.states import ConditionType, Phase
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ApplyDaemonSet,
@@ -77,23 +75,6 @@ def test_an_end_is_given_to_a_new_selection_only_when_its_daemon_set_was_seen() 
     cluster.pods = cluster.pods[:1]
     run(cluster)
     assert cluster.job.status.observed_generation == cluster.job.generation
-
-
-def test_the_daemon_set_that_a_failed_check_deleted_is_not_created_again() -> None:
-    """Found by the simulation, seed 7430611: it was created and deleted without an end."""
-    cluster = standing("a", "b", completed=("a",))
-    change(cluster, failure_policy=FailurePolicy(FailureAction.FAIL_FAST, pods=PodPolicy.DELETE))
-    failed = Condition(ConditionType.FAILED, True, "CheckFailed", "the check of step 1 failed")
-    status = replace(
-        cluster.job.status, phase=Phase.FAILED, conditions=(failed,), revision=cluster.job.revision
-    )
-    cluster.job = replace(cluster.job, status=status)
-    cluster.has_daemon_set, cluster.pods = False, []
-    assert not acts(run(cluster), ApplyDaemonSet)
-    assert cluster.job.status.phase == Phase.FAILED
-    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "again"})
-    run(cluster)
-    assert acts(run(cluster), ApplyDaemonSet)
 
 
 def joined(*, failed: bool = False) -> SampleCluster:

@@ -494,3 +494,29 @@ def test_a_step_of_all_nodes_has_those_that_took_the_place_of_others():
     world.complete("b", "c", "d")
     world.step(6)
     assert world.at_work == ["e"]
+
+
+@pytest.mark.parametrize("action", [FailureAction.PAUSE, FailureAction.CONTINUE])
+@pytest.mark.parametrize("is_continuous", [True, False])
+def test_a_node_that_joins_does_not_let_a_rollout_go_on_whose_check_has_failed(
+    action, is_continuous
+):
+    """It is a node of the step, too; but what the check has found is still so."""
+    half = steps(Step(nodes="50%", check=Check(node_ready=True, timeout_seconds=30)))
+    changes = {"completion": CONTINUOUS} if is_continuous else {}
+    policy = FailurePolicy(action)
+    world = RolloutWorld(*NODES, rollout=half, failure_policy=policy, **changes)
+    assert run_batch(world) == ["a", "b"]
+    unready(world, "a")
+    world.step(45)
+    assert world.condition("Suspended")[1] == "CheckFailed"
+    for name in ("e", "f"):
+        world.cluster.nodes[name] = make_node(name)
+        world.put(gated_pod(name, serial=1))
+    world.step(10)
+    assert world.started == ["a", "b"]
+    assert world.condition("Suspended")[:2] == ("True", "CheckFailed")
+    world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], ready=True)
+    world.retry()
+    world.step(10)
+    assert len(world.started) == 3

@@ -1,11 +1,18 @@
 """Jobs that stay and roll out in steps: each revision has its own turns, and its own cordons."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from daemonset_job.api import names
+from daemonset_job.api.choices import FailureAction, PodPolicy
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.rollout import Rollout, Step
+from daemonset_job.api.rollout import Check, Rollout, Step
 from job_controller.core.drain_actions import UncordonNodes
+from job_controller.core.plan import ApplyDaemonSet, DeleteDaemonSet, WriteStatus
 from job_controller.core.state.cordons import mark_of
 from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
@@ -95,3 +102,151 @@ def test_a_cordon_stays_while_the_task_of_an_earlier_revision_is_at_work() -> No
     plans = [run(cluster), run(cluster)]
     assert any("a" in deleted(plan) for plan in plans)
     assert [acts(plan, UncordonNodes) for plan in plans] == [[], []]
+
+
+CHECKED = steps(Step(nodes=1, check=Check(node_ready=True, timeout_seconds=30)))
+UNCHECKED = steps(Step(nodes=1))
+
+
+class FailedWorld(StandingWorld):
+    """Three nodes; node a has completed, and the check of the first step has failed the run.
+
+    The cluster follows what is done to the DaemonSet: with `pods: Delete` it is gone.
+    """
+
+    def __init__(self, pods: PodPolicy) -> None:
+        # Whether the condition Failed was True, each time that the status was written.
+        self.failed: list[bool] = []
+        self.serial = 1
+        super().__init__("a", "b", "c", rollout=CHECKED)
+        change(self.cluster, failure_policy=FailurePolicy(FailureAction.FAIL_FAST, pods=pods))
+        self.step(6)
+        self.complete("a")
+        self.set_ready(is_ready=False)
+        self.step(45)
+        assert self.condition("Failed")[:2] == ("True", "CheckFailed")
+        assert self.cluster.has_daemon_set == (pods != PodPolicy.DELETE)
+        self.set_ready(is_ready=True)
+        self.failed.clear()
+        self.started.clear()
+
+    def _execute(self, action: Any) -> None:
+        super()._execute(action)
+        match action:
+            case WriteStatus():
+                self.failed.append(action.status.is_true("Failed"))
+            case DeleteDaemonSet():
+                self.delete_daemon_set()
+            case ApplyDaemonSet(uid=""):
+                self.cluster.has_daemon_set = True
+                self.serial += 1
+                self.replace_pods(self.serial)
+
+    @property
+    def at_work(self) -> list[str]:
+        """The nodes whose present pod has started, and has not completed them."""
+        done_by = {entry.pod_uid for entry in self.cluster.evidence.values()}
+        return sorted(
+            pod.node_name
+            for pod in self.cluster.pods
+            if not pod.is_gated and pod.uid not in done_by
+        )
+
+    def delete_daemon_set(self) -> None:
+        self.cluster.has_daemon_set, self.cluster.pods = False, []
+
+    def set_ready(self, *, is_ready: bool) -> None:
+        node = self.cluster.nodes["a"]
+        self.cluster.nodes["a"] = replace(node, ready=is_ready, ready_changed_at=self.now)
+
+    def annotate(self, name: str, text: str) -> None:
+        self.cluster.job = replace(self.cluster.job, annotations={name: text})
+
+
+BOTH = pytest.mark.parametrize("pods", [PodPolicy.DELETE, PodPolicy.DELETE_FAILED])
+
+
+def only_keep_two_nodes(world: FailedWorld) -> None:
+    change(world.cluster, nodes=NodeSelection(include=("a", "b")))
+    raw = {"nodes": {"include": ["a", "b"]}}
+    world.cluster.job = replace(world.cluster.job, raw_spec=raw)
+
+
+def join(world: FailedWorld) -> None:
+    world.cluster.nodes["d"] = make_node("d")
+    if world.cluster.has_daemon_set:
+        world.put(gated_pod("d", serial=1))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "happens",
+    [
+        lambda world: None,
+        FailedWorld.delete_daemon_set,
+        only_keep_two_nodes,
+        join,
+        lambda world: world.take_pod("b"),
+        lambda world: world.remove("a"),
+        lambda world: world.request(approved_step=1, is_promoted=True),
+        lambda world: change(world.cluster, suspend=True),
+        lambda world: change(
+            world.cluster,
+            failure_policy=FailurePolicy(FailureAction.FAIL_FAST, pods=PodPolicy.DELETE_FAILED),
+        ),
+    ],
+)
+def test_a_run_whose_check_has_failed_stays_failed_all_the_time(
+    pods: PodPolicy, happens: Callable[[FailedWorld], Any]
+) -> None:
+    """Its DaemonSet is not created again. Found by the simulation, seed 7430611, with Delete."""
+    world = FailedWorld(pods)
+    older = world.cluster.daemon_set() if world.cluster.has_daemon_set else None
+    happens(world)
+    # The DaemonSet of the newest selection is not there at once.
+    world.extra = {"daemon_set": older} if older and world.cluster.has_daemon_set else {}
+    world.step(2)
+    world.extra = {}
+    was_there = world.cluster.has_daemon_set
+    world.step(20)
+    assert world.started == []
+    assert all(world.failed)
+    assert world.condition("Failed")[:2] == ("True", "CheckFailed")
+    assert was_there or not world.cluster.has_daemon_set
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("asks", "again"),
+    [
+        (lambda world: world.annotate(names.ANNOTATION_RETRY, "1"), []),
+        (lambda world: world.annotate(names.ANNOTATION_RERUN, "a@1"), ["a"]),
+        (lambda world: world.annotate(names.ANNOTATION_RERUN, "*@1"), ["a"]),
+        (lambda world: change(world.cluster, command=("new",)), ["a"]),
+        (lambda world: change(world.cluster, rollout=None), []),
+        (lambda world: change(world.cluster, rollout=UNCHECKED), []),
+    ],
+)
+def test_a_run_whose_check_has_failed_goes_on_if_a_person_asks_for_it(
+    pods: PodPolicy, asks: Callable[[FailedWorld], Any], again: list[str]
+) -> None:
+    world = FailedWorld(pods)
+    asks(world)
+    for _ in range(8):
+        world.step(6)
+        world.complete(*world.at_work)
+    assert world.condition("Complete")[0] == "True"
+    assert not any(world.failed)
+    assert sorted(world.started) == [*again, "b", "c"]
+
+
+@BOTH
+def test_a_rerun_goes_on_after_a_crash_between_the_report_and_the_status(pods: PodPolicy) -> None:
+    world = FailedWorld(pods)
+    world.annotate(names.ANNOTATION_RERUN, "a@1")
+    before = world.cluster.job
+    world.step()
+    world.cluster.job = before
+    world.step(10)
+    assert world.started == ["a"]
+    assert world.condition("Failed")[0] == "False"
