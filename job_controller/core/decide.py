@@ -8,6 +8,7 @@ from datetime import datetime
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType, Phase
@@ -266,7 +267,10 @@ def _record_actions(
     is_frozen = not counts.is_exact
     first = snapshot.first_report
     report_is_final = first is not None and first.status.phase == status.phase
+    # An abort makes the end of a failed run final, which is on record before the request may go.
+    is_aborted_now = run.reason == FailedReason.ABORTED and not job.is_aborted
     ended = run.has_ended and job.status.phase == status.phase and report_is_final
+    ended = ended and not is_aborted_now
     has_succeeded = run.outcome == RunOutcome.SUCCEEDED and job.is_true(ConditionType.COMPLETE)
     late: list[tuple[JobReport, ReportStatus]] = []
     if is_frozen:

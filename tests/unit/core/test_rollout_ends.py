@@ -61,6 +61,29 @@ def test_an_aborted_run_ends_its_tasks_if_the_policy_deletes_pods():
         assert world.phase == "Failed"
 
 
+def test_a_failed_run_whose_daemon_set_is_deleted_can_be_aborted_for_good():
+    """Nodes cannot be counted any more, but what a person says is recorded."""
+    policy = FailurePolicy(pods=PodPolicy.DELETE)
+    world = RolloutWorld(*NODES, rollout=ONE, failure_policy=policy)
+    world.step(5)
+    world.complete("a")
+    world.step(5)
+    world.fail("b")
+    while not acts(world.step(), DeleteDaemonSet):
+        pass
+    world.cluster.has_daemon_set, world.cluster.pods = False, []
+    world.step(2)
+    assert world.condition("Failed")[1] == "MaxFailedNodesExceeded"
+    world.request(abort="no")
+    world.step(2)
+    assert world.condition("Failed")[1:] == ("Aborted", "aborted after 1 of 4 nodes: no")
+    world.request()
+    world.retry()
+    world.step(3)
+    assert world.phase == "Failed"
+    assert world.step().actions == ()
+
+
 def test_a_run_without_a_rollout_can_be_aborted():
     cluster = make_cluster("a", "b", gated=True)
     cluster.job = replace(
