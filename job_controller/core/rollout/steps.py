@@ -120,10 +120,11 @@ def _advance_step(
 def _as_asked_again(snapshot: Snapshot, progress: RolloutProgress) -> RolloutProgress:
     """Return the progress as a retry, or a request to run nodes again, changes it.
 
-    Both give the step its time once more. They may be observed while no node is counted.
+    A retry gives the step its time once more, and so does that request if the check has failed.
+    They may be observed while no node is counted.
     """
     is_retried = snapshot.job.status.observed_retry != snapshot.job.retry_request
-    if is_retried or _runs_again(snapshot):
+    if is_retried or (progress.check_failure and _runs_again(snapshot)):
         progress = _with_unfinished_step(progress)
     return replace(progress, image_pull_failure="") if is_retried else progress
 

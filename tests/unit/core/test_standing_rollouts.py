@@ -12,7 +12,12 @@ from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.rollout import Check, Rollout, Step
 from job_controller.core.drain_actions import UncordonNodes
-from job_controller.core.plan import ApplyDaemonSet, DeleteDaemonSet, WriteStatus
+from job_controller.core.plan import (
+    ApplyDaemonSet,
+    DeleteDaemonSet,
+    RefusedWrite,
+    WriteStatus,
+)
 from job_controller.core.state.cordons import mark_of
 from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
@@ -84,6 +89,27 @@ def test_a_rerun_of_the_node_of_a_step_gives_no_other_node_a_turn_in_its_place()
     world.put(replace(gated_pod("a", serial=9), revision=job.revision))
     world.step(10)
     assert world.started == ["a", "a"]
+
+
+def test_a_rerun_that_waits_for_the_report_does_not_begin_the_soak_of_another_step_again() -> None:
+    """Else each pass would write another start of the soak, and cause the next pass."""
+    canary = Step(selector={"matchLabels": {"canary": "true"}}, soak_seconds=100)
+    world = StandingWorld("a", "b", "c", rollout=steps(Step(nodes=1), canary))
+    world.label("b", canary="true")
+    for _ in range(2):
+        world.step(6)
+        world.complete(*world.at_work)
+    # The pod of a is deleted after its completion; the next one waits.
+    world.put(gated_pod("a", serial=5))
+    world.step(4)
+    job = world.cluster.job
+    assert job.status.rollout is not None
+    assert job.status.rollout.soak_started_at is not None
+    world.cluster.job = replace(job, annotations={names.ANNOTATION_RERUN: "a@1"})
+    world.extra = {"refusals": {RefusedWrite.REPORT: "quota"}}
+    world.step(5)
+    assert world.cluster.job.status.rollout == job.status.rollout
+    assert world.started == ["a", "b"]
 
 
 def test_a_cordon_stays_while_the_task_of_an_earlier_revision_is_at_work() -> None:
