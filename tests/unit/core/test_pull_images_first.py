@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from daemonset_job.api.choices import PodPolicy
+from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.rollout import Rollout, WindowSpec
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType
 from job_controller.core.job_actions import CreateJob, DeleteJob
-from job_controller.core.plan import RefusedWrite, WriteStatus
+from job_controller.core.plan import ApplyDaemonSet, DeleteDaemonSet, RefusedWrite, WriteStatus
 from tests.unit.core.rollout_parts import PartsWorld, StandingPartsWorld
-from tests.unit.core.runs import spec
+from tests.unit.core.runs import acts, spec
 from tests.unit.core.standing_jobs import change
 
 PULL = "sample-image-pull"
@@ -256,6 +258,22 @@ def test_of_a_continuous_job_a_failed_pull_lasts_until_a_retry():
     found.step(4)
     assert found.condition("Failed")[0] == "False"
     assert len(found.turns()) == 2
+
+
+def test_of_a_continuous_job_a_failed_pull_lasts_while_the_daemon_set_is_deleted():
+    found = StandingPartsWorld("a", "b", rollout=FIRST)
+    change(found.cluster, failure_policy=FailurePolicy(pods=PodPolicy.DELETE))
+    found.step(2)
+    found.end_owned(PULL, "2 of 2 nodes failed")
+    while not acts(found.step(), DeleteDaemonSet):
+        pass
+    found.cluster.has_daemon_set, found.cluster.pods = False, []
+    for _ in range(5):
+        assert found.step().actions == ()
+    assert found.condition("Failed")[:2] == ("True", "ImagePullFailed")
+    found.retry("1")
+    assert acts(found.step(), ApplyDaemonSet)
+    assert found.condition("Failed")[0] == "False"
 
 
 def test_of_a_continuous_job_a_corrected_image_is_pulled_without_a_retry():
