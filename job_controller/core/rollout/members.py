@@ -32,7 +32,7 @@ class StepMembers:
     has to have its turn in it, and all that had theirs have finished. `had_turn` are the names of
     the nodes that had their turn in this step. Those of them in `left` have left since.
     `is_empty`: its selector selects no node. `is_short`: fewer nodes could have a turn than it asks
-    for, because others are set aside, or have left with an earlier revision.
+    for, because others are set aside, or have left with an earlier revision. No further one waits.
     """
 
     waiting: tuple[Place, ...] = ()
@@ -87,7 +87,8 @@ def find_members(
         others = max(lacking - len(again), 0)
         is_done = not lacking and not again and not _at_work(snapshot, places, number)
         first = _first(waiting, again, others)
-        return StepMembers(first, is_done, had_turn | left, left, is_short=target < wanted)
+        is_short = target < wanted and not waiting
+        return StepMembers(first, is_done, had_turn | left, left, is_short=is_short)
     chosen = parse_label_selector(step.selector)
     selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
     return StepMembers(
