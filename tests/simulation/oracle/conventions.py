@@ -24,7 +24,10 @@ def status_faults(old: Raw, new: Raw, now: str) -> list[str]:
     if before == after:
         return []
     is_taken_back = "startTime" not in after and _is(after, "Suspended")
-    faults = list(_condition_faults(old, before, after, may_reopen=is_taken_back))
+    # A change of what a Job of policy Continuous runs is another rollout.
+    is_revised = before.get("revision") != after.get("revision")
+    may_reopen = is_taken_back or is_revised
+    faults = list(_condition_faults(old, before, after, may_reopen=may_reopen))
     is_over = _is(after, "Complete") or _is(after, "Failed")
     if ("completionTime" in after) != is_over:
         faults.append(f"completionTime {after.get('completionTime')} and ended: {is_over}")
