@@ -66,7 +66,7 @@ def test_five_jobs_at_once_in_three_namespaces_two_of_one_name(
 
 def test_a_job_waits_for_its_last_node_however_long_it_takes(cluster, namespace, folder):
     slow = cluster.nodes[-1]
-    work = f'[ "$NODE_NAME" = {slow} ] && sleep 10'
+    work = f'[ "$NODE_NAME" = {slow} ] && sleep 15'
     cluster.apply(make_job("slow", namespace, mountPath=folder, **counting(before=work)))
 
     others = set(cluster.nodes) - {slow}

@@ -168,6 +168,12 @@ class Turns:
         # One that the user took out made room for another one. Which spec is decided by when is not
         # known.
         counted |= {size - self._count_omitted(job_uid, begun) for size in counted}
+        # One that had its turn, and was not desired before its task began, counts for its step.
+        left = sum(
+            "step" in record and record["uid"] not in known and self._has_left(job, record, name)
+            for name, record in records.items()
+        )
+        counted = {size + left for size in counted}
         known.add(run.machine.uid)
         full = [
             number
@@ -191,6 +197,17 @@ class Turns:
             else:
                 words = f"{run.machine.name} starts before {name} has finished its step"
                 self._oracle.violate("turns", words)
+
+    def _has_left(self, job: Raw, record: Raw, name: str) -> bool:
+        """Return whether a node was not desired at some time since the Job was created."""
+        born = self._oracle.born[job["metadata"]["uid"]]
+        versions = self._oracle.completion.node_versions.versions.get(name, ())
+        return any(
+            at > born
+            and raw["metadata"]["uid"] == record["uid"]
+            and not intent.placement(job["spec"], raw).should_run
+            for at, raw in versions
+        )
 
     def _count_omitted(self, job_uid: str, begun: Iterable[str]) -> int:
         """Return how many of these nodes some version of an edited selection does not choose."""
