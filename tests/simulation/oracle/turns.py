@@ -169,11 +169,16 @@ class Turns:
         # known.
         counted |= {size - self._count_omitted(job_uid, begun) for size in counted}
         # One that had its turn, and was not desired before its task began, counts for its step.
-        left = sum(
-            "step" in record and record["uid"] not in known and self._has_left(job, record, name)
+        left = {
+            name
             for name, record in records.items()
-        )
-        counted = {size + left for size in counted}
+            if "step" in record and record["uid"] not in known
+            if self._has_left(job, record, name)
+        }
+        counted = {size + len(left - {run.machine.name}) for size in counted}
+        if run.machine.name in left:
+            # It is back in its own step, or has its turn in a later one.
+            counted |= {size + 1 for size in counted}
         known.add(run.machine.uid)
         full = [
             number
