@@ -38,10 +38,11 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from daemonset_job.kube.client.selection import Selection
 from hack.devcluster.inotify import read_limit
+from terminator.config import Config
 
 MAX_WAIT_SECONDS = 12
 OPEN_SECONDS = 30.0
-STREAMS = 256
+STREAMS = Config().max_streams
 REAL = {"key": "type", "operator": "DoesNotExist"}
 
 

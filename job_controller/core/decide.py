@@ -269,8 +269,8 @@ def _record_actions(
     report_is_final = first is not None and first.status.phase == status.phase
     # An abort makes the end of a failed run final, which is on record before the request may go.
     is_aborted_now = run.reason == FailedReason.ABORTED and not job.is_aborted
-    ended = run.has_ended and job.status.phase == status.phase and report_is_final
-    ended = ended and not is_aborted_now
+    is_recorded = job.status.phase == status.phase and report_is_final and not is_aborted_now
+    ended = run.has_ended and is_recorded
     has_succeeded = run.outcome == RunOutcome.SUCCEEDED and job.is_true(ConditionType.COMPLETE)
     late: list[tuple[JobReport, ReportStatus]] = []
     if is_frozen:

@@ -3,11 +3,9 @@
 Which nodes have begun is read from the nodes themselves.
 """
 
-import time
-
 import pytest
 
-from tests.e2e.cluster import RealCluster, eventually, make_job
+from tests.e2e.cluster import RealCluster, consistently, eventually, make_job
 from tests.e2e.endpoints import PORT, endpoints, start_server
 from tests.e2e.jobs import RETRY, wait_condition
 from tests.e2e.test_rollout import annotate, begun, timed, times
@@ -156,9 +154,7 @@ def test_a_retry_checks_again_after_the_daemon_set_was_deleted(cluster, namespac
 
     eventually(lambda: daemon_sets() == [], 30, "its DaemonSet is gone")
     before = cluster.job(namespace, name)["metadata"]["resourceVersion"]
-    for _ in range(5):
-        time.sleep(1)
-        assert daemon_sets() == []
+    consistently(lambda: daemon_sets() == [], 5, "its DaemonSet stays away")
     assert cluster.job(namespace, name)["metadata"]["resourceVersion"] == before
     (canary,) = begun(cluster, f"{folder}/{name}")
     at_first = times(cluster, f"{folder}/{name}")

@@ -80,26 +80,24 @@ def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetim
         words = f"the images cannot be pulled: {progress.image_pull_failure}"
         failed = replace(progress, waits_for="")
         return Advance(failed, message=words, fails=FailedReason.IMAGE_PULL_FAILED, parts=parts)
-    step = present_step(rollout, progress.step)
-    if step is None or known is None:
+    if known is None:
         return Advance(replace(progress, waits_for=""), parts=parts)
-    found = _advance_step(snapshot, counts, places, _At(step, progress), now)
+    found = _advance_step(snapshot, counts, places, progress, now)
     return replace(found, parts=(*parts, *found.parts))
 
 
-@dataclass(frozen=True, slots=True)
-class _At:
-    """The present step of a rollout, and its progress."""
-
-    step: Step
-    progress: RolloutProgress
-
-
 def _advance_step(
-    snapshot: Snapshot, counts: NodeCounts, places: Places, at: _At, now: datetime
+    snapshot: Snapshot,
+    counts: NodeCounts,
+    places: Places,
+    progress: RolloutProgress,
+    now: datetime,
 ) -> Advance:
-    """Return how far the present step is."""
-    step, progress = at.step, at.progress
+    """Return how far the present step is; the rest of the nodes, after the last one, has none."""
+    rollout = snapshot.job.spec.rollout
+    step = present_step(rollout, progress.step) if rollout is not None else None
+    if step is None:
+        return Advance(replace(progress, waits_for=""))
     if step.check.is_empty:
         # A person may have taken a check out of the step that had failed, or was inconclusive.
         progress = replace(progress, check_failure="", script_check_inconclusive="")

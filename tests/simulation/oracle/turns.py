@@ -144,7 +144,8 @@ class Turns:
         records = node_states(self._world, job_uid)
         desired = self._oracle.completion.desired(job)
         known = self._begun.setdefault(job_uid, set())
-        is_first = run.machine.uid not in known
+        if run.machine.uid in known:
+            return
         # One that the user took out, and chose again, waits for another turn.
         begun = {
             name
@@ -185,7 +186,7 @@ class Turns:
             for number, step in enumerate(steps, 1)
             if counted == {share(step["nodes"], size) for size in self._sizes[job_uid]}
         ]
-        if not full or not is_first:
+        if not full:
             return
         if is_true(job, "Complete") and not is_continuous(job):
             self._oracle.excuse("turns", "after the end")

@@ -102,6 +102,11 @@ class RolloutWorld:
         away = self.now - timedelta(hours=1)
         self.cluster.nodes[name] = replace(node, ready=False, ready_changed_at=away)
 
+    def set_ready(self, name: str, *, is_ready: bool) -> None:
+        """Have a node become Ready now, or cease to be."""
+        node = self.cluster.nodes[name]
+        self.cluster.nodes[name] = replace(node, ready=is_ready, ready_changed_at=self.now)
+
     def remove(self, name: str) -> None:
         """Take a node out of the cluster, with its pod."""
         del self.cluster.nodes[name]

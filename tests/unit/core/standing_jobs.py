@@ -5,7 +5,7 @@ from typing import Any
 
 from daemonset_job.api import names
 from daemonset_job.api.choices import CompletionPolicy
-from daemonset_job.api.job_spec import Completion
+from daemonset_job.api.job_spec import Completion, NodeSelection
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.revision import find_revision
 from job_controller.core.plan import DeletePods, Plan, RemoveSchedulingGates
@@ -47,6 +47,12 @@ def completed_by(cluster: SampleCluster, node: str, revision: str) -> None:
 def request(cluster: SampleCluster, value: str) -> SampleCluster:
     cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RERUN: value})
     return cluster
+
+
+def select(cluster: SampleCluster, *names: str) -> None:
+    """Have the Job select these nodes from now on."""
+    change(cluster, nodes=NodeSelection(include=names))
+    cluster.job = replace(cluster.job, raw_spec={"nodes": {"include": list(names)}})
 
 
 def totals_of(cluster: SampleCluster) -> NodeTotals:

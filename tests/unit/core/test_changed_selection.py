@@ -6,12 +6,7 @@ from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job_spec import NodeSelection
 from tests.unit.builders import SampleCluster, done, gated_pod, make_pod
 from tests.unit.core.runs import run
-from tests.unit.core.standing_jobs import change, standing, totals_of
-
-
-def select(cluster: SampleCluster, *names: str) -> None:
-    change(cluster, nodes=NodeSelection(include=names))
-    cluster.job = replace(cluster.job, raw_spec={"nodes": {"include": list(names)}})
+from tests.unit.core.standing_jobs import change, select, standing, totals_of
 
 
 def changed_back() -> tuple[SampleCluster, DaemonSet]:

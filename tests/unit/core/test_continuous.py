@@ -33,6 +33,7 @@ from tests.unit.core.standing_jobs import (
     deleted,
     released,
     request,
+    select,
     standing,
     totals_of,
 )
@@ -63,8 +64,7 @@ def test_an_end_is_given_to_a_new_selection_only_when_its_daemon_set_was_seen() 
     cluster = standing("a", "b", completed=("a", "b"))
     run(cluster)
     before, older = cluster.job.status.observed_generation, cluster.daemon_set()
-    change(cluster, nodes=NodeSelection(include=("a",)))
-    cluster.job = replace(cluster.job, raw_spec={"nodes": {"include": ["a"]}})
+    select(cluster, "a")
     assert conditions(cluster)["Complete"][0] == "True"
     run(cluster, daemon_set=older)
     assert cluster.job.status.observed_generation == before, "the DaemonSet is that of before"
@@ -340,8 +340,7 @@ def test_a_node_that_left_the_selection_stays_counted_and_is_due_when_it_comes_b
 def test_a_node_that_the_user_takes_out_of_the_selection_is_not_counted() -> None:
     cluster = standing("a", "b", completed=("a", "b"))
     run(cluster)
-    change(cluster, nodes=NodeSelection(include=("b",)))
-    cluster.job = replace(cluster.job, raw_spec={"nodes": {"include": ["b"]}})
+    select(cluster, "b")
     cluster.pods = cluster.pods[1:]
     cluster.desired = cluster.scheduled = 1
     run(cluster)

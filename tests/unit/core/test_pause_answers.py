@@ -7,7 +7,6 @@ import pytest
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.rollout import Check, Rollout, Step
-from tests.unit.builders import make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
 
 CANARY = {"matchLabels": {"canary": "true"}}
@@ -24,7 +23,7 @@ def approval(world):
 def fail_check(world):
     world.step(6)
     world.complete("a")
-    world.cluster.nodes["a"] = replace(make_node("a"), ready=False, ready_changed_at=world.now)
+    world.set_ready("a", is_ready=False)
     world.step(45)
 
 

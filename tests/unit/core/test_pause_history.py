@@ -7,7 +7,6 @@ import pytest
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.rollout import Check, Rollout, Step
-from tests.unit.builders import make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
 
 APPROVAL = steps(Step(nodes=1, needs_approval=True), max_parallel=1)
@@ -116,8 +115,7 @@ def test_a_check_that_fails_once_more_after_a_retry_of_a_held_run_is_a_pause_of_
     ready = Check(node_ready=True, timeout_seconds=30)
     world = make_world(steps(Step(nodes=1, check=ready)))
     world.complete("a")
-    away = replace(make_node("a"), ready=False, ready_changed_at=world.now)
-    world.cluster.nodes["a"] = away
+    world.set_ready("a", is_ready=False)
     world.step(45)
     suspend(world, True)
     world.retry()

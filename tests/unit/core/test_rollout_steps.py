@@ -16,6 +16,9 @@ from tests.unit.core.runs import acts
 from tests.unit.core.standing_jobs import CONTINUOUS
 
 NODES = ("a", "b", "c", "d")
+BOTH_POLICIES = pytest.mark.parametrize(
+    "changes", [{}, {"completion": CONTINUOUS}], ids=["Once", "Continuous"]
+)
 CANARY = {"matchLabels": {"canary": "true"}}
 PODS = {"matchLabels": {"app": "web"}}
 
@@ -302,15 +305,10 @@ def test_a_step_of_which_no_node_has_completed_asks_a_person():
 READY = steps(Step(nodes=1, check=Check(node_ready=True, timeout_seconds=30)))
 
 
-def unready(world: RolloutWorld, name: str) -> None:
-    node = world.cluster.nodes[name]
-    world.cluster.nodes[name] = replace(node, ready=False, ready_changed_at=world.now)
-
-
 def test_a_check_waits_for_ready_nodes_and_then_the_run_goes_on():
     world = RolloutWorld(*NODES, rollout=READY)
     run_batch(world)
-    unready(world, "a")
+    world.set_ready("a", is_ready=False)
     world.step(10)
     assert world.started == ["a"]
     assert "not Ready: a" in world.condition("Progressing")[2]
@@ -322,7 +320,7 @@ def test_a_check_waits_for_ready_nodes_and_then_the_run_goes_on():
 def test_a_check_that_has_not_passed_in_time_fails_the_run():
     world = RolloutWorld(*NODES, rollout=READY)
     run_batch(world)
-    unready(world, "a")
+    world.set_ready("a", is_ready=False)
     world.step(45)
     assert world.phase == "Failed"
     assert world.condition("Failed")[1] == "CheckFailed"
@@ -333,25 +331,24 @@ def test_a_failed_check_pauses_the_run_if_the_policy_says_so_and_a_retry_checks_
     policy = FailurePolicy(FailureAction.PAUSE)
     world = RolloutWorld(*NODES, rollout=READY, failure_policy=policy)
     run_batch(world)
-    unready(world, "a")
+    world.set_ready("a", is_ready=False)
     world.step(45)
     assert world.condition("Suspended")[1] == "CheckFailed"
     world.request(approved_step=1)
     world.step(3)
     assert world.started == ["a"], "an approval does not overrule a failed check"
-    world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], ready=True)
+    world.set_ready("a", is_ready=True)
     world.retry()
     world.step(8)
     assert world.at_work == ["b", "c", "d"]
 
 
-@pytest.mark.parametrize("is_continuous", [True, False])
-def test_a_failed_check_that_is_taken_out_of_its_step_no_longer_holds_the_run(is_continuous):
-    changes = {"completion": CONTINUOUS} if is_continuous else {}
+@BOTH_POLICIES
+def test_a_failed_check_that_is_taken_out_of_its_step_no_longer_holds_the_run(changes):
     policy = FailurePolicy(FailureAction.PAUSE)
     world = RolloutWorld(*NODES, rollout=READY, failure_policy=policy, **changes)
     run_batch(world)
-    unready(world, "a")
+    world.set_ready("a", is_ready=False)
     world.step(45)
     assert world.condition("Suspended")[1] == "CheckFailed"
     changed = replace(world.cluster.job.spec, rollout=steps(Step(nodes=1, soak_seconds=5)))
@@ -362,14 +359,13 @@ def test_a_failed_check_that_is_taken_out_of_its_step_no_longer_holds_the_run(is
     assert not world.cluster.job.status.rollout.check_failure
 
 
-@pytest.mark.parametrize("is_continuous", [True, False])
-def test_a_retry_checks_again_although_the_failure_had_the_daemon_set_deleted(is_continuous):
+@BOTH_POLICIES
+def test_a_retry_checks_again_although_the_failure_had_the_daemon_set_deleted(changes):
     """The retry is observed while there is no DaemonSet, and no node is counted."""
     policy = FailurePolicy(FailureAction.FAIL_FAST, pods=PodPolicy.DELETE)
-    changes = {"completion": CONTINUOUS} if is_continuous else {}
     world = RolloutWorld(*NODES, rollout=READY, failure_policy=policy, **changes)
     run_batch(world)
-    unready(world, "a")
+    world.set_ready("a", is_ready=False)
     world.step(45)
     assert world.condition("Failed")[1] == "CheckFailed"
     assert world.cluster.job.status.rollout.check_failure
@@ -497,17 +493,14 @@ def test_a_step_of_all_nodes_has_those_that_took_the_place_of_others():
 
 
 @pytest.mark.parametrize("action", [FailureAction.PAUSE, FailureAction.CONTINUE])
-@pytest.mark.parametrize("is_continuous", [True, False])
-def test_a_node_that_joins_does_not_let_a_rollout_go_on_whose_check_has_failed(
-    action, is_continuous
-):
+@BOTH_POLICIES
+def test_a_node_that_joins_does_not_let_a_rollout_go_on_whose_check_has_failed(action, changes):
     """It is a node of the step, too; but what the check has found is still so."""
     half = steps(Step(nodes="50%", check=Check(node_ready=True, timeout_seconds=30)))
-    changes = {"completion": CONTINUOUS} if is_continuous else {}
     policy = FailurePolicy(action)
     world = RolloutWorld(*NODES, rollout=half, failure_policy=policy, **changes)
     assert run_batch(world) == ["a", "b"]
-    unready(world, "a")
+    world.set_ready("a", is_ready=False)
     world.step(45)
     assert world.condition("Suspended")[1] == "CheckFailed"
     for name in ("e", "f"):
@@ -516,7 +509,7 @@ def test_a_node_that_joins_does_not_let_a_rollout_go_on_whose_check_has_failed(
     world.step(10)
     assert world.started == ["a", "b"]
     assert world.condition("Suspended")[:2] == ("True", "CheckFailed")
-    world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], ready=True)
+    world.set_ready("a", is_ready=True)
     world.retry()
     world.step(10)
     assert len(world.started) == 3

@@ -8,7 +8,7 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.api.choices import FailureAction, PodPolicy
-from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.rollout import Check, Rollout, Step
 from job_controller.core.drain_actions import UncordonNodes
@@ -22,7 +22,14 @@ from job_controller.core.state.cordons import mark_of
 from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
 from tests.unit.core.runs import acts, run
-from tests.unit.core.standing_jobs import CONTINUOUS, change, completed_by, deleted, standing
+from tests.unit.core.standing_jobs import (
+    CONTINUOUS,
+    change,
+    completed_by,
+    deleted,
+    select,
+    standing,
+)
 
 
 class StandingWorld(RolloutWorld):
@@ -148,11 +155,11 @@ class FailedWorld(StandingWorld):
         change(self.cluster, failure_policy=FailurePolicy(FailureAction.FAIL_FAST, pods=pods))
         self.step(6)
         self.complete("a")
-        self.set_ready(is_ready=False)
+        self.set_ready("a", is_ready=False)
         self.step(45)
         assert self.condition("Failed")[:2] == ("True", "CheckFailed")
         assert self.cluster.has_daemon_set == (pods != PodPolicy.DELETE)
-        self.set_ready(is_ready=True)
+        self.set_ready("a", is_ready=True)
         self.failed.clear()
         self.started.clear()
 
@@ -181,21 +188,11 @@ class FailedWorld(StandingWorld):
     def delete_daemon_set(self) -> None:
         self.cluster.has_daemon_set, self.cluster.pods = False, []
 
-    def set_ready(self, *, is_ready: bool) -> None:
-        node = self.cluster.nodes["a"]
-        self.cluster.nodes["a"] = replace(node, ready=is_ready, ready_changed_at=self.now)
-
     def annotate(self, name: str, text: str) -> None:
         self.cluster.job = replace(self.cluster.job, annotations={name: text})
 
 
 BOTH = pytest.mark.parametrize("pods", [PodPolicy.DELETE, PodPolicy.DELETE_FAILED])
-
-
-def only_keep_two_nodes(world: FailedWorld) -> None:
-    change(world.cluster, nodes=NodeSelection(include=("a", "b")))
-    raw = {"nodes": {"include": ["a", "b"]}}
-    world.cluster.job = replace(world.cluster.job, raw_spec=raw)
 
 
 def join(world: FailedWorld) -> None:
@@ -210,7 +207,7 @@ def join(world: FailedWorld) -> None:
     [
         lambda world: None,
         FailedWorld.delete_daemon_set,
-        only_keep_two_nodes,
+        lambda world: select(world.cluster, "a", "b"),
         join,
         lambda world: world.take_pod("b"),
         lambda world: world.remove("a"),
