@@ -71,7 +71,7 @@ test-simulation-long: $(VENV) ## simulated clusters of 1,000 nodes, not in `make
 test-contract: $(VENV) ## against a scripted API server in the same process
 	$(PYTEST) tests/contract -n $(WORKERS)
 test-integration: $(VENV) ## against a real kube-apiserver and etcd
-	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration -n $(WORKERS) -m 'not on_demand'
+	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) tests/once-more integration $(PYTEST) tests/integration -n $(WORKERS) -m 'not on_demand'
 test-integration-long: $(VENV) ## integration tests that take minutes each, not in `make test`
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration -m on_demand -s
 test-e2e: $(VENV) ## on real nodes; creates a cluster unless there is one; KEEP=1 keeps it
