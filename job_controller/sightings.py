@@ -22,6 +22,7 @@ from job_controller.core.state.ledger_room import has_ledger_room
 from job_controller.core.state.left_nodes import find_ending
 from job_controller.core.state.node_changes import nodes_without_results
 from job_controller.core.state.node_pods import current_pods, pods_without_node
+from job_controller.core.state.placement_wait import find_waiting
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # Two clocks that differ by less run at slightly different rates; by more, one of them was set.
@@ -44,35 +45,37 @@ class SightingStore:
         step = (now - at) - timedelta(seconds=moment - at_moment)
         if abs(step) >= _CLOCK_SET:
             before = shift_sightings(before, step)
-        pods = current_pods(snapshot)
-        records = merge_records(snapshot)
-        failed = frozenset(
-            name for name, record in records.items() if record.state == NodeState.FAILED
-        )
         # What another start of the Job had to wait for is over, see `taken_back_start`.
         is_same_start = uid == job.uid and job.status.start_time is not None
         before = before if is_same_start else {}
-        tainted = find_tainted(snapshot, pods)
-        observed = ObservedObjects(
-            pods,
-            snapshot.nodes,
-            failed,
-            tainted,
-            job.retry_request,
-            pods_without_node(snapshot),
-            has_ledger_room(snapshot),
-            nodes_without_results(snapshot),
-            {
-                name: record.drain_started_at
-                for name, record in records.items()
-                if record.drain_started_at is not None and name in snapshot.nodes
-            },
-            find_ending(snapshot, pods),
-        )
-        seen = update_sightings(before, observed, now)
+        seen = update_sightings(before, observe(snapshot), now)
         self._seen[key] = job.uid, seen, now, moment
         return replace(snapshot, seen=seen)
 
     def forget(self, key: JobKey) -> None:
         """Forget the sightings of a deleted Job."""
         self._seen.pop(key, None)
+
+
+def observe(snapshot: Snapshot) -> ObservedObjects:
+    """Return the objects of a Job from which the facts follow that timers count from."""
+    pods, records = current_pods(snapshot), merge_records(snapshot)
+    return ObservedObjects(
+        pods,
+        snapshot.nodes,
+        failed=frozenset(
+            name for name, record in records.items() if record.state == NodeState.FAILED
+        ),
+        tainted=find_tainted(snapshot, pods),
+        retry=snapshot.job.retry_request,
+        without_node=pods_without_node(snapshot),
+        has_ledger_room=has_ledger_room(snapshot),
+        without_results=nodes_without_results(snapshot),
+        draining={
+            name: record.drain_started_at
+            for name, record in records.items()
+            if record.drain_started_at is not None and name in snapshot.nodes
+        },
+        ending=find_ending(snapshot, pods),
+        waiting=find_waiting(snapshot),
+    )

@@ -142,6 +142,13 @@ class ProgressingReason(Reason):
         "FailedCreate",
         "Pods cannot be created: quota, Pod Security, an admission webhook.",
     )
+    DAEMON_SET_STALLED = (
+        "DaemonSetStalled",
+        (
+            "For a minute the DaemonSet controller of Kubernetes has not observed the newest spec, "
+            "or pods are missing and no `FailedCreate` event says why."
+        ),
+    )
     DRAIN_BLOCKED = (
         "DrainBlocked",
         "Pods do not leave nodes that are to be drained, for example by a PodDisruptionBudget.",

@@ -3,6 +3,7 @@ whatever dies, the work goes on where it was."""
 
 import json
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,13 +17,13 @@ def only_slow_waits(node: str) -> str:
     return f'[ "$NODE_NAME" = {node} ] && {GO}'
 
 
-def progressing(cluster, namespace, name, reason):
+def progressing(cluster, namespace, name, reason, seconds=60):
     """Wait for the condition and its event; return the condition's message."""
     found = eventually(
         lambda: (
             (c := cluster.condition(namespace, name, "Progressing")).get("reason") == reason and c
         ),
-        60,
+        seconds,
         f"Progressing {reason}",
     )
     assert found["status"] == "False"
@@ -234,31 +235,51 @@ def test_both_killed_before_the_first_completion(cluster, namespace, folder):
     assert set(cluster.runs(folder).values()) == {1}
 
 
-@pytest.mark.on_demand
-@pytest.mark.alone
-def test_the_api_server_going_away_for_a_minute(cluster, namespace, folder):
+@contextmanager
+def without(cluster, component):
+    """Have the kubelet end a static pod of the control plane for a while."""
     control_plane = next(
         n["metadata"]["name"]
         for n in cluster.get("nodes")["items"]
         if "node-role.kubernetes.io/control-plane" in n["metadata"]["labels"]
     )
+    manifest, aside = f"/etc/kubernetes/manifests/{component}.yaml", f"/root/{component}.yaml"
+    cluster.on_node(control_plane, f"mv {manifest} {aside}")
+    try:
+        yield
+    finally:
+        cluster.on_node(control_plane, f"mv {aside} {manifest}")
+
+
+@pytest.mark.on_demand
+@pytest.mark.alone
+def test_the_api_server_going_away_for_a_minute(cluster, namespace, folder):
     slow = cluster.nodes[-1]
     job = make_job("away", namespace, mountPath=folder, **counting(before=only_slow_waits(slow)))
     cluster.apply(job)
     cluster.wait_only(namespace, "away", slow, folder)
-    manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
-    cluster.on_node(control_plane, f"mv {manifest} /root/apiserver.yaml")
-    try:
+    with without(cluster, "kube-apiserver"):
         time.sleep(30)
         cluster.on_node(slow, f"touch {folder}/go")
         time.sleep(30)
-    finally:
-        cluster.on_node(control_plane, f"mv /root/apiserver.yaml {manifest}")
 
     eventually(lambda: cluster.run("get", "nodes").returncode == 0, 120, "the API server is back")
     eventually(lambda: cluster.run("get", "dsj", "away", "-n", namespace).returncode != 0, 120)
     # A kubelet that lost its API server tries again after 30 seconds at most, jittered up to
     # twice that (the reflectors of client-go): only then does it see that its pod is to end.
     cluster.wait_gone(namespace, "away", timeout=180)
+    assert set(cluster.runs(folder).values()) == {1}
+
+
+@pytest.mark.on_demand
+@pytest.mark.alone
+def test_a_daemon_set_controller_that_is_away_is_said(cluster, namespace, folder):
+    with without(cluster, "kube-controller-manager"):
+        # The kubelet needs a moment to end it.
+        time.sleep(20)
+        cluster.apply(make_job("stalled", namespace, mountPath=folder, **counting()))
+        message = progressing(cluster, namespace, "stalled", "DaemonSetStalled", 90)
+        assert "check that kube-controller-manager is running" in message
+    cluster.wait_gone(namespace, "stalled", timeout=180)
     assert set(cluster.runs(folder).values()) == {1}

@@ -19,16 +19,9 @@ from job_controller.core.plan import RefusedWrite
 from job_controller.core.render.job_status import first_status
 from job_controller.core.render.report_status import build_report
 from job_controller.core.settings import Settings
-from job_controller.core.state.absence import find_tainted
-from job_controller.core.state.first_seen import ObservedObjects, update_sightings
-from job_controller.core.state.ledger_room import has_ledger_room
-from job_controller.core.state.left_nodes import find_ending
-from job_controller.core.state.node_changes import nodes_without_results
-from job_controller.core.state.node_pods import (
-    current_pods,
-    pods_without_node,
-)
-from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.first_seen import update_sightings
+from job_controller.core.state.snapshot import Snapshot
+from job_controller.sightings import observe
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 START = NOW - timedelta(minutes=1)
@@ -168,23 +161,7 @@ class SampleCluster:
 
 def seen_before(snapshot: Snapshot, since: timedelta, now: datetime = NOW) -> Snapshot:
     """Return the snapshot of a controller that has seen all of it for the time `since`."""
-    failed = frozenset(
-        name for name, record in merge_records(snapshot).items() if record.state == "Failed"
-    )
-    pods = current_pods(snapshot)
-    tainted = find_tainted(snapshot, pods)
-    scene = ObservedObjects(
-        pods,
-        snapshot.nodes,
-        failed,
-        tainted,
-        snapshot.job.retry_request,
-        pods_without_node(snapshot),
-        has_ledger_room(snapshot),
-        nodes_without_results(snapshot),
-        ending=find_ending(snapshot, pods),
-    )
-    return replace(snapshot, seen=update_sightings({}, scene, now - since))
+    return replace(snapshot, seen=update_sightings({}, observe(snapshot), now - since))
 
 
 def make_cluster(*node_names: str, running: bool = True, **changes: Any) -> SampleCluster:

@@ -48,6 +48,7 @@ from job_controller.core.state.node_pods import (
     terminating_nodes,
 )
 from job_controller.core.state.node_state import assess_node
+from job_controller.core.state.placement_wait import stalled_at
 from job_controller.core.state.replaced_pods import replaced_node
 from job_controller.core.state.set_aside_nodes import find_set_aside, is_set_aside
 from job_controller.core.state.skipped_nodes import find_skipped
@@ -130,7 +131,10 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         is_exact = not has_undone_node_without_pod(snapshot, ledger, counted)
     is_outdated = daemon_set is not None and daemon_set.nodes_hash != snapshot.job.nodes_hash
     is_refused = RefusedWrite.DAEMON_SET in snapshot.refusals
-    wakes = (*found.wakes, *absent_wakes, *((wake_at,) if wake_at is not None else ()))
+    stalls_at = stalled_at(snapshot, now)
+    is_stalled = stalls_at is not None and now >= stalls_at
+    later = (wake_at, None if is_stalled else stalls_at)
+    wakes = (*found.wakes, *absent_wakes, *(at for at in later if at is not None))
     return NodeCounts(
         nodes=found.nodes,
         # A cached pod of a node that is shut down may be gone. The DaemonSet controller no longer
@@ -150,6 +154,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         set_aside=find_set_aside(snapshot, records, found.nodes, absent),
         new_pods_are_gated=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
         is_altered=placement.is_altered,
+        is_stalled=is_stalled,
         has_unrecorded_start=found.has_unrecorded_start or bool(ending),
         wake_at=min(wakes, default=None),
     )

@@ -186,7 +186,7 @@ class ObservedObjects:
     wait to be scheduled to nodes that do not exist. `has_ledger_room`: the evidence of each node
     can be recorded. `without_results` are the UIDs of completed nodes that lack results. `draining`
     is when the drains of nodes began by their records. `ending` are the names of nodes
-    without a current pod on which an earlier one has not ended.
+    without a current pod on which an earlier one has not ended. `waiting`: see `placement_wait`.
     """
 
     pods: Mapping[str, Pod]
@@ -199,6 +199,7 @@ class ObservedObjects:
     without_results: Collection[str] = ()
     draining: Mapping[str, datetime] = field(default_factory=dict)
     ending: Collection[str] = ()
+    waiting: Fact | None = None
 
 
 def update_sightings(
@@ -244,6 +245,8 @@ def _facts_without_pod(observed: ObservedObjects) -> set[Fact]:
     # With a taint of its own condition only, the node is still desired.
     left = (observed.nodes[name] for name in observed.ending if name not in observed.tainted)
     holding |= {node_left(node) for node in left if not node.ready}
+    if observed.waiting is not None:
+        holding.add(observed.waiting)
     return holding | {LEDGER_ROOM} if observed.has_ledger_room else holding
 
 

@@ -81,6 +81,7 @@ class NodeCounts:
             controller has observed a template with the gate, or there is no DaemonSet.
         is_altered: Whether another client changed where the DaemonSet's pods run since the last
             apply.
+        is_stalled: Whether the DaemonSet controller has not acted for a minute although it should.
         has_unrecorded_start: Whether a node has begun, is losing its pod or may lose it by its
             condition, and has no record of having begun. Without the pod nothing else shows it.
         wake_at: The next time at which the counts may change without an event, None for never.
@@ -102,6 +103,7 @@ class NodeCounts:
     set_aside: frozenset[str] = frozenset()
     new_pods_are_gated: bool = True
     is_altered: bool = False
+    is_stalled: bool = False
     has_unrecorded_start: bool = False
     wake_at: datetime | None = None
 

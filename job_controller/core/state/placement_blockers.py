@@ -16,8 +16,11 @@ from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 def find_placement_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
     """Return why desired pods are missing, None when none is, or the reason is a node's own."""
     daemon_set = snapshot.owned_daemon_set
-    if daemon_set is None or not daemon_set.is_observed:
+    if daemon_set is None:
         return None
+    if not daemon_set.is_observed:
+        words = "it has not observed the newest spec"
+        return _stalled_blocker(daemon_set.name, words) if counts.is_stalled else None
     if counts.desired == 0:
         return Blocker(
             ProgressingReason.NO_MATCHING_NODES,
@@ -89,7 +92,19 @@ def _refused_pods_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | N
         and recorded.reason == ProgressingReason.FAILED_CREATE
     ):
         return Blocker(ProgressingReason.FAILED_CREATE, recorded.message)
+    # Events are listed before this is said: "" says that there is none.
+    if counts.is_stalled and snapshot.failed_create_message == "":
+        words = f"{count} of {counts.desired} pods are missing"
+        return _stalled_blocker(snapshot.job.daemon_set_name, words)
     return None
+
+
+def _stalled_blocker(name: str, words: str) -> Blocker:
+    return Blocker(
+        ProgressingReason.DAEMON_SET_STALLED,
+        f"the DaemonSet controller has not acted on DaemonSet {name} for over a minute: {words}, "
+        "and no event says why; check that kube-controller-manager is running",
+    )
 
 
 def _nodes_with_stuck_pod(snapshot: Snapshot, counts: NodeCounts) -> list[str]:

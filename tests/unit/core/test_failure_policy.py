@@ -366,7 +366,7 @@ def test_a_paused_run_stays_paused_while_the_pod_of_a_failed_node_is_replaced():
     run(cluster)
     assert cluster.job.status.to_raw()["phase"] == "Paused"
     cluster.pods = [pod for pod in cluster.pods if pod.node_name != "b"]
-    plan = run(cluster)
+    plan = run(cluster, seen=timedelta(seconds=1))
     assert cluster.job.status.to_raw()["phase"] == "Paused"
     assert not plan.events
     cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})

@@ -1,12 +1,14 @@
 """Nodes whose pods are missing: when events are searched for the reason, and what is reported."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
+from job_controller.core.state.placement_wait import find_waiting
 from tests.unit.builders import NOW, done, make_cluster, make_node, make_pod
 from tests.unit.core.runs import lost, reason_of, run
 
@@ -82,3 +84,39 @@ def test_run_waiting_for_a_pod_of_a_down_node_reports_it():
     assert cluster.job.status.to_raw()["nodes"]["completed"] == 2
     assert not cluster.job.is_true(ConditionType.COMPLETE)
     assert reason_of(plan) == "NodesUnreachable"
+
+
+def looked(cluster, seconds, message=""):
+    """Run a Job whose state the controller has seen for `seconds`, after it has listed events."""
+    cluster.failed_create_message = message
+    return run(cluster, seen=timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize("changes", [{"pods": []}, {"pods": [], "observed": False}])
+def test_a_controller_of_daemon_sets_that_is_away_is_told_after_a_minute(changes):
+    cluster = make_cluster("a", "b", gated=True, scheduled=0)
+    for field, value in changes.items():
+        setattr(cluster, field, value)
+    plan = looked(cluster, 59)
+    assert reason_of(plan) in {"NodesActive", "Starting"}
+    assert 0 < plan.requeue_after <= 1
+    plan = looked(cluster, 60)
+    assert reason_of(plan) == "DaemonSetStalled"
+    assert "kube-controller-manager" in cluster.job.condition(ConditionType.PROGRESSING).message
+    assert run(cluster, now=NOW + timedelta(hours=1), seen=timedelta(hours=1)).actions == ()
+
+
+@pytest.mark.parametrize(("message", "reason"), [(None, "NodesActive"), ("quota", "FailedCreate")])
+def test_events_come_first(message, reason):
+    cluster = make_cluster("a", "b", gated=True, running=False, scheduled=0)
+    assert reason_of(looked(cluster, 90, message)) == reason
+
+
+def test_a_daemon_set_that_makes_progress_is_not_stalled():
+    cluster = make_cluster("a", "b", gated=True, scheduled=0)
+    waiting = find_waiting(cluster.snapshot())
+    assert waiting == find_waiting(cluster.snapshot())
+    cluster.scheduled = 1
+    assert find_waiting(cluster.snapshot()) not in {waiting, None}
+    cluster.scheduled = 2
+    assert find_waiting(cluster.snapshot()) is None

@@ -295,7 +295,7 @@ def test_a_paused_run_stays_so_while_its_daemon_set_changes():
     cluster = spec(make_cluster("a", gated=True), suspend=True)
     run(cluster)
     cluster.observed = False
-    assert run(cluster).actions == ()
+    assert run(cluster, seen=timedelta(seconds=1)).actions == ()
     cluster.has_daemon_set = False
     run(cluster)
     assert conditions(cluster)["Suspended"] == ("True", "Suspended")
