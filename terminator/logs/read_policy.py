@@ -8,6 +8,8 @@ Pure: time is given (monotonic seconds), nothing is awaited. The rules, in their
 3. A stream that exceeds its own budget and the shared one (see ``stream_state``) is closed. The pod
    is then polled by short reads until its log is silent for a moment. So the bytes read of one log
    have an upper limit, however long it gets.
+   A log that grows faster than short reads follow is polled as often. The kubelet may rotate its
+   file moments after a token.
 4. A stream loses lines when the kubelet rotates the file. So while a stream is open, a short read
    without a cursor checks the log every ten seconds or so.
 5. When the container has ended, the end of its log is read once more; after a restart, that of the
@@ -107,6 +109,11 @@ class LogReadState:
         return self._decided or self.log.findings
 
     @property
+    def is_polled_often(self) -> bool:
+        """Return whether the log grows so fast that its end is read as often as the budget says."""
+        return self.is_noisy or self._is_behind
+
+    @property
     def attempt(self) -> int:
         """Return the number, from 1, of the attempt that `log` is of."""
         return self._instance + 1
@@ -148,6 +155,8 @@ class LogReadState:
 
     def _reset(self) -> None:
         self.is_noisy = False
+        # Whether all that the last short read returned was written after the one before.
+        self._is_behind = False
         self._read_at: float | None = None
         self._checked_at = -math.inf
         self._poll_seconds = POLL_SECONDS[0]
@@ -192,10 +201,12 @@ class LogReadState:
         if self.is_streaming:
             return ShortRead() if now >= check_at else Wait(check_at)
         poll_at = self._read_at + self._poll_seconds
-        if self.is_noisy:
+        if self._is_behind:
+            poll_at = self._read_at + self.interval_seconds
+        elif self.is_noisy:
             poll_at = self._read_at + min(self._poll_seconds, self.interval_seconds)
         if now >= poll_at:
-            return ShortRead(use_cursor=not self.is_noisy and now < check_at)
+            return ShortRead(use_cursor=not self.is_polled_often and now < check_at)
         wants_stream = not self.is_noisy and self._stream.may_open(now)
         return Wait(poll_at, wants_stream=wants_stream)
 
@@ -219,8 +230,12 @@ class LogReadState:
         cursor: Cursor,
         unfinished: Line | None,
         now: float,
+        *,
+        is_behind: bool = False,
     ) -> bool:
         """Record a successful short read; `container` is the state before it.
+
+        `is_behind`: all its lines are later than the last line read before.
 
         Returns whether it read the complete end of an ended instance.
         """
@@ -243,6 +258,9 @@ class LogReadState:
             self._checked_at = now
         if cursor.timestamp and cursor == self.log.cursor:
             self.is_noisy = False  # silent since the last read
+        self._is_behind = is_behind and not self.is_streaming
+        if self._is_behind:
+            self._poll_seconds = POLL_SECONDS[0]
         self.log.cursor = max(self.log.cursor, cursor)
         return is_end
 

@@ -179,7 +179,8 @@ class Scanner:
         uid = scanned.target.pod.uid
         namespace = scanned.namespace
         self._streams.remove_waiting(scanned)
-        self._context.read_budget.set_noisy(namespace, uid, is_noisy=scanned.read_state.is_noisy)
+        is_noisy = scanned.read_state.is_polled_often
+        self._context.read_budget.set_noisy(namespace, uid, is_noisy=is_noisy)
         scanned.read_state.interval_seconds = self._context.read_budget.interval_seconds(namespace)
         step = scanned.read_state.next_step(scanned.container, self._context.clock.monotonic())
         if isinstance(step, ShortRead):

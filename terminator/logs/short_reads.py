@@ -119,12 +119,15 @@ class ShortReads:
         read_state = scanned.read_state
         log = read_state.log_of(step)
         is_streamed = read_state.is_streamed(log)
+        is_behind = bool(log.cursor.timestamp) and read.span.first_at > log.cursor.timestamp
         # A stream does not fill the gap before the end of a task in time: that is reported now.
         log.take_read(read, is_streaming=is_streamed and container.state == "running")
         read_state.accept_findings(log)
         scanned.has_warned = False
         now = self._context.clock.monotonic()
-        is_end = read_state.short_read_done(step, container, read.cursor, read.unfinished, now)
+        is_end = read_state.short_read_done(
+            step, container, read.cursor, read.unfinished, now, is_behind=is_behind
+        )
         if read_state.findings.is_final:
             if read.has_decided and read_state.findings is log.findings:
                 self._on_final(scanned, read, step)

@@ -137,6 +137,23 @@ async def test_a_token_followed_by_much_else_is_found(cluster):
     await eventually(lambda: run.completed() == {"a", "b"}, 6.0)
 
 
+@pytest.mark.parametrize(("lines", "least", "most"), [(500, 15, 22), (1, 1, 4)])
+async def test_a_log_that_grows_fast_is_read_often_without_a_stream(
+    cluster, server, lines, least, most
+):
+    """The kubelet rotates the file of such a log within seconds of a token."""
+    run = cluster.add_job(nodes=("a",))
+    cluster.start(Config(max_streams=0, resync_period=1000.0))
+    before = 0
+    for half_second in range(60):
+        if half_second == 40:
+            before = server.count("GET", "/log")
+        run.log("a").write(*[b"x" * 100] * lines)
+        await asyncio.sleep(0.5)
+    # In ten seconds; a second request of a read is none of its own.
+    assert least <= server.count("GET", "/log") - before <= most
+
+
 @pytest.mark.parametrize("streams", [0, 8])
 async def test_a_log_that_cannot_be_processed_affects_no_other_log(cluster, monkeypatch, streams):
     class Defect(LogParser):

@@ -70,6 +70,22 @@ def test_without_a_stream_short_reads_grow_apart_up_to_a_limit():
     assert gaps[-1] == POLL_SECONDS[1]
 
 
+def test_a_log_that_short_reads_do_not_follow_is_read_as_often_as_the_budget_says():
+    """As on a node whose kubelet ends each stream at once: it rotates the file within seconds."""
+    reading, now, gaps = looked(), 0.0, []
+    reading.interval_seconds = 0.8
+    for number in range(12):
+        now = reading.next_step(RUNNING, now).until
+        step = reading.next_step(RUNNING, now)
+        reading.short_read_done(step, RUNNING, SOME, None, now, is_behind=3 <= number < 8)
+        gaps.append(reading.next_step(RUNNING, now).until - now)
+        assert reading.next_step(RUNNING, now).wants_stream
+        assert reading.is_polled_often == (3 <= number < 8)
+    assert gaps[3:8] == pytest.approx([0.8] * 5)
+    assert gaps[8:] == sorted(gaps[8:])
+    assert gaps[8] < gaps[2]
+
+
 def test_short_reads_use_the_cursor_but_not_always():
     reading, now, uses = looked(), 0.0, []
     while now < 60:
