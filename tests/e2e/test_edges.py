@@ -28,7 +28,7 @@ from tests.e2e.jobs import (
 )
 from tests.e2e.variants import first_of
 
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 30
 INT64_MAX = 2**63 - 1
 
 
