@@ -27,7 +27,7 @@ from daemonset_job.runtime.backoff import exponential_seconds
 from terminator.logs.findings import Findings
 from terminator.logs.instance_log import InstanceLog
 from terminator.logs.log_parser import Cursor, Line, Span
-from terminator.logs.read_budget import ReadBudget
+from terminator.logs.read_budget import NOISY_READ, RESUMED_READ, ReadBudget
 from terminator.logs.stream_state import StreamState
 
 # Interval between short reads of a pod without a stream. A token is found late by half the running
@@ -109,9 +109,11 @@ class LogReadState:
         return self._decided or self.log.findings
 
     @property
-    def is_polled_often(self) -> bool:
-        """Return whether the log grows so fast that its end is read as often as the budget says."""
-        return self.is_noisy or self._is_behind
+    def read_count(self) -> int:
+        """Return what a short read of a log that grows fast counts, 0 for another log."""
+        if self.is_noisy:
+            return NOISY_READ
+        return RESUMED_READ if self._is_behind else 0
 
     @property
     def attempt(self) -> int:
@@ -206,7 +208,7 @@ class LogReadState:
         elif self.is_noisy:
             poll_at = self._read_at + min(self._poll_seconds, self.interval_seconds)
         if now >= poll_at:
-            return ShortRead(use_cursor=not self.is_polled_often and now < check_at)
+            return ShortRead(use_cursor=not self.is_noisy and now < check_at)
         wants_stream = not self.is_noisy and self._stream.may_open(now)
         return Wait(poll_at, wants_stream=wants_stream)
 

@@ -143,7 +143,7 @@ class Scanner:
         scanned = self._scanned_pods.pop(uid, None)
         if scanned is None:
             return
-        self._context.read_budget.set_noisy(scanned.namespace, uid, is_noisy=False)
+        self._context.read_budget.set_read(scanned.namespace, uid, 0)
         self._streams.remove_waiting(scanned)
         for task in (scanned.stream, scanned.search):
             if task is not None:
@@ -179,8 +179,7 @@ class Scanner:
         uid = scanned.target.pod.uid
         namespace = scanned.namespace
         self._streams.remove_waiting(scanned)
-        is_noisy = scanned.read_state.is_polled_often
-        self._context.read_budget.set_noisy(namespace, uid, is_noisy=is_noisy)
+        self._context.read_budget.set_read(namespace, uid, scanned.read_state.read_count)
         scanned.read_state.interval_seconds = self._context.read_budget.interval_seconds(namespace)
         step = scanned.read_state.next_step(scanned.container, self._context.clock.monotonic())
         if isinstance(step, ShortRead):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from daemonset_job.api.container import Container
 from terminator.logs.log_parser import Cursor, Line, Span
 from terminator.logs.matcher import Matcher
-from terminator.logs.read_budget import BUDGET_BYTES, ReadBudget
+from terminator.logs.read_budget import BUDGET_BYTES, RESUMED_READ, ReadBudget
 from terminator.logs.read_policy import (
     CHECK_SECONDS,
     MISSING_LOG_LIMIT,
@@ -80,7 +80,7 @@ def test_a_log_that_short_reads_do_not_follow_is_read_as_often_as_the_budget_say
         reading.short_read_done(step, RUNNING, SOME, None, now, is_behind=3 <= number < 8)
         gaps.append(reading.next_step(RUNNING, now).until - now)
         assert reading.next_step(RUNNING, now).wants_stream
-        assert reading.is_polled_often == (3 <= number < 8)
+        assert reading.read_count == (RESUMED_READ if 3 <= number < 8 else 0)
     assert gaps[3:8] == pytest.approx([0.8] * 5)
     assert gaps[8:] == sorted(gaps[8:])
     assert gaps[8] < gaps[2]
