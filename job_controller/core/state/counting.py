@@ -26,7 +26,7 @@ from job_controller.core.state.desired_count import (
     agrees_with_daemon_set,
     count_desired,
     find_completed,
-    find_completed_unselected,
+    find_completed_others,
     find_completed_without_pod,
     find_selections,
     has_desired_placement,
@@ -91,9 +91,13 @@ class _NodesWithPod:
 
 @dataclass(frozen=True, slots=True)
 class _Placement:
-    """How many nodes are desired; whether the DaemonSet and the caches agree on which they are."""
+    """How many nodes are desired; whether the DaemonSet and the caches agree on which they are.
+
+    `leaving`: the nodes that do not match and whose pod is being deleted.
+    """
 
     desired: int
+    leaving: frozenset[str]
     is_agreed: bool
     is_altered: bool
 
@@ -123,9 +127,12 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     without_pod = find_completed_without_pod(
         snapshot, ledger, counted, placement.desired - len(counted)
     )
-    unselected = find_completed_unselected(snapshot, ledger, records, counted | without_pod)
+    others = find_completed_others(
+        snapshot, ledger, records, counted | without_pod, placement.leaving
+    )
+    without_pod |= others.unsettled
     # Nothing keeps a pod off the uncounted, and the DaemonSet controller has yet to count them.
-    is_exact = placement.is_agreed and not surplus_pods and not absence.uncounted
+    is_exact = placement.is_agreed and not (surplus_pods or absence.uncounted or others.unsettled)
     if is_exact and all(node.state in _ENDED for node in found.nodes.values()):
         # Only now, because that takes a look at every node of the cluster.
         is_exact = not has_undone_node_without_pod(snapshot, ledger, counted)
@@ -139,14 +146,14 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         nodes=found.nodes,
         # A cached pod of a node that is shut down may be gone. The DaemonSet controller no longer
         # counts that node, and it stays desired (see `absence`).
-        desired=max(placement.desired, len(counted)) + len(unselected),
+        desired=max(placement.desired, len(counted | without_pod)) + len(others.unselected),
         is_exact=is_exact,
         absent=absent,
         ending=ending,
         skipped=skipped,
         completed_without_pod=without_pod,
         failed_without_pod=find_failed_without_pod(snapshot, ledger, records, counted),
-        completed_unselected=unselected,
+        completed_unselected=others.unselected,
         surplus_pods=surplus_pods,
         desired_is_known=daemon_set is not None and daemon_set.observed_generation > 0,
         nodes_spec_is_applied=not is_outdated or is_refused,
@@ -301,16 +308,18 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
         if is_set_aside(snapshot, facts.records.get(name), name)
     )
     present = pods_by_node.keys() | (terminating & matching)
-    counted = count_desired(daemon_set, terminating - matching)
+    leaving = terminating - matching
+    counted = count_desired(daemon_set, leaving)
     # `applied` is the DaemonSet if its controller has observed the apply of the Job's `spec.nodes`.
     # `placed` is the same object if no client has changed the placement since.
     applied = observed_daemon_set(snapshot.job, daemon_set)
     placed = applied if applied is not None and has_desired_placement(snapshot, applied) else None
     return _Placement(
         desired=add_absent(counted, snapshot, absence, present),
+        leaving=leaving,
         is_agreed=placed is not None
         and agrees_with_daemon_set(placed, pods_by_node, terminating)
         and matching - no_successor == pods_by_node.keys()
-        and not has_uncached_pods(snapshot, placed, pods_by_node, len(terminating - matching)),
+        and not has_uncached_pods(snapshot, placed, pods_by_node, len(leaving)),
         is_altered=applied is not None and placed is None,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from itertools import islice
 
 from daemonset_job.api.affinity import NodeAffinity
@@ -152,47 +153,67 @@ def add_absent(
 ) -> int:
     """Return how many nodes are desired, the absent ones included.
 
-    `counted` is the DaemonSet's count, `present` are the nodes with a pod. A DaemonSet's count that
-    is out of date may include an absent node.
+    `counted` is the DaemonSet's count, `present` are the nodes with a pod, also with one that is
+    being deleted if they match. A DaemonSet's count that is out of date may include an absent node.
+    It may also be newer than the caches, and no longer include a node with a pod.
     """
     daemon_set = snapshot.owned_daemon_set
-    if daemon_set is None or not (absence.tainted or absence.uncounted):
+    if daemon_set is None:
         return counted
-    without_pod = max(daemon_set.desired - daemon_set.scheduled, len(absence.uncounted))
+    without_pod = 0
+    if absence.tainted or absence.uncounted:
+        without_pod = max(daemon_set.desired - daemon_set.scheduled, len(absence.uncounted))
     return max(counted, len(present | absence.tainted.keys()) + without_pod)
 
 
-def find_completed_unselected(
+@dataclass(frozen=True, slots=True)
+class CompletedOthers:
+    """Completed nodes that are not among those that the DaemonSet's number is known to include.
+
+    `unselected`: the DaemonSet chooses them no more, and its number does not include them.
+    `unsettled`: it may or may not include them, because a watch is behind or their pod is about to
+    be deleted.
+    """
+
+    unselected: frozenset[str] = frozenset()
+    unsettled: frozenset[str] = frozenset()
+
+
+def find_completed_others(
     snapshot: Snapshot,
     ledger: Mapping[str, Evidence],
     records: Mapping[str, NodeRecord],
     known: AbstractSet[str],
-) -> frozenset[str]:
-    """Return the completed nodes that the DaemonSet does not choose any more.
+    leaving: AbstractSet[str],
+) -> CompletedOthers:
+    """Return the completed nodes that stay counted although nothing else counts them.
 
-    `known` are the nodes that are counted already. A task may label its own node, or lift a taint,
-    so that the Job chooses it no more; what is done stays counted. A node that the user took out of
-    the selection does not count. So none does if the selection is not that of the start of the run.
+    `known` are the nodes that are counted already. `leaving` are those that do not match and whose
+    pod is being deleted. A task may label its own node, or lift a taint, so that the Job chooses it
+    no more; what is done stays counted. A node that the user took out of the selection does not
+    count. So none does if the selection is not that of the start of the run.
     With policy Continuous each record has the selection that last chose its node; one that only a
     taint keeps off counts in any case.
     """
     daemon_set, first = snapshot.owned_daemon_set, snapshot.first_report
     others = sorted(ledger.keys() - known)
     if not others or daemon_set is None or first is None:
-        return frozenset()
+        return CompletedOthers()
     is_continuous = snapshot.job.spec.is_continuous
     # While the DaemonSet has another selection, it does not say who left the newest one.
     is_placed = is_continuous and _has_newest_selection(snapshot, daemon_set)
     selection = snapshot.job.selection_hash if is_placed else ""
     is_first = selection == first.selection_hash
     if not is_continuous and first.selection_hash != snapshot.job.selection_hash:
-        return frozenset()
+        return CompletedOthers()
     affinity = NodeAffinity(daemon_set.pod_spec)
     with_pod = {pod.node_name for pod in snapshot.pods if not pod.is_terminal}
     # Until the pod is gone, the DaemonSet controller counts its node as misscheduled. A count that
-    # is older than the change of the node still has it among the desired nodes.
+    # is older than the change of the node still has it among the desired nodes. One that is newer
+    # than the cache of pods does not have it at all.
     room = daemon_set.misscheduled
-    found: set[str] = set()
+    unselected: set[str] = set()
+    unsettled: set[str] = set()
     for name in islice(others, affordable_nodes(affinity)):
         node = snapshot.nodes.get(name)
         if node is None or not ledger[name].completes(node.uid):
@@ -202,14 +223,14 @@ def find_completed_unselected(
             is_match or _left_by_itself(records.get(name), selection, is_first=is_first)
         ):
             continue
-        if name in with_pod:
-            room -= not is_match
-            if is_match or room < 0:
-                continue
-        elif is_match and not untolerated(node.taints, daemon_set.pod_spec):
-            continue
-        found.add(name)
-    return frozenset(found)
+        if name in leaving and room > 0:
+            room -= 1
+            unselected.add(name)
+        elif name in with_pod or (is_match and not untolerated(node.taints, daemon_set.pod_spec)):
+            unsettled.add(name)
+        else:
+            unselected.add(name)
+    return CompletedOthers(frozenset(unselected), frozenset(unsettled))
 
 
 def _left_by_itself(record: NodeRecord | None, selection: str, *, is_first: bool) -> bool:

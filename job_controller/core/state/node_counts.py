@@ -61,7 +61,8 @@ class NodeCounts:
         ending: The records of other nodes that have begun. Only a pod that is being deleted shows
             it, and once that is gone, only the record.
         skipped: Why each node is skipped that the Job selects and that is not desired, by its name.
-        completed_without_pod: Completed nodes that have no pod at the moment. They stay counted.
+        completed_without_pod: Completed nodes that have no pod at the moment, or only one that is
+            about to be gone. They stay counted.
         failed_without_pod: The records of failed nodes that have no pod at the moment. They count
             as failed, and among the missing ones as well.
         completed_unselected: Completed nodes that the DaemonSet does not choose any more, because

@@ -10,7 +10,15 @@ from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.plan import WriteReportStatus, WriteStatus
 from job_controller.core.state.counting import count_nodes
-from tests.unit.builders import NOW, done, make_cluster, make_job, make_pod, started
+from tests.unit.builders import (
+    NOW,
+    done,
+    gated_pod,
+    make_cluster,
+    make_job,
+    make_pod,
+    started,
+)
 
 TO_DO = {"nodes": {"selector": {"matchLabels": {"state": "to-do"}}}}
 NO_SCHEDULE = Taint("maintenance", "NoSchedule")
@@ -150,3 +158,91 @@ def test_a_node_that_waits_for_its_pod_is_not_hidden_by_one_that_left():
     cluster.desired = 1
     counts = count_nodes(cluster.snapshot(), NOW)
     assert (counts.desired, counts.missing, counts.is_complete) == (3, 1, False)
+
+
+# What the DaemonSet counts when a node has left: desired, scheduled and misscheduled. First from
+# before the change, then while the pod is deleted, then when it is gone.
+DAEMON_SET_VIEWS = ((3, 3, 0), (2, 2, 1), (2, 2, 0))
+
+
+@pytest.mark.parametrize("numbers", DAEMON_SET_VIEWS)
+@pytest.mark.parametrize("has_label", [True, False])
+@pytest.mark.parametrize("taints", [(), (NO_SCHEDULE,)])
+def test_it_stays_counted_whichever_watch_is_behind_while_its_pod_goes(numbers, has_label, taints):
+    cluster = left("a")
+    cluster.nodes["a"] = replace(
+        cluster.nodes["a"], labels={"state": "to-do" if has_label else "done"}, taints=taints
+    )
+    cluster.pods.append(make_pod("a", is_terminating=True))
+    cluster.desired, cluster.scheduled, cluster.misscheduled = numbers
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.names("Completed"), counts.missing) == (3, ["a"], 0)
+
+
+@pytest.mark.parametrize("numbers", [(4, 4, 0), (2, 2, 2), (2, 2, 0)])
+@pytest.mark.parametrize("has_label", [True, False])
+def test_several_stay_counted_as_well(numbers, has_label):
+    cluster = left("a", "b", of="abcd")
+    for name in "ab":
+        labels = {"state": "to-do" if has_label else "done"}
+        cluster.nodes[name] = replace(cluster.nodes[name], labels=labels)
+        cluster.pods.append(make_pod(name, is_terminating=True))
+    cluster.desired, cluster.scheduled, cluster.misscheduled = numbers
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.names("Completed"), counts.missing) == (4, ["a", "b"], 0)
+
+
+def test_a_run_does_not_fail_because_a_watch_is_behind():
+    # One of three may fail, none of two.
+    cluster = left("a", completed=("a",))
+    policy = replace(cluster.job.spec.failure_policy, max_failed_nodes="34%")
+    cluster.job = replace(cluster.job, spec=replace(cluster.job.spec, failure_policy=policy))
+    cluster.report_status = {
+        "nodeStates": {"b": {"uid": "b-uid", "state": "Failed", "podUID": "pod-b-1"}}
+    }
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"state": "to-do"})
+    cluster.pods.append(make_pod("a", is_terminating=True))
+    cluster.desired = 2
+    status, _ = written(cluster)
+    assert status["phase"] == "Running"
+
+
+def test_no_run_is_complete_while_it_is_not_known_whether_a_node_has_left():
+    cluster = left("a", completed=("a", "b", "c"))
+    cluster.pods.append(make_pod("a", is_terminating=True))
+    for numbers in ((3, 3, 0), (2, 2, 0)):
+        cluster.desired, cluster.scheduled, cluster.misscheduled = numbers
+        counts = count_nodes(cluster.snapshot(), NOW)
+        assert (counts.desired, len(counts.names("Completed")), counts.is_exact) == (3, 3, False)
+
+
+def test_a_node_whose_next_pod_is_awaited_is_not_hidden_by_one_that_may_have_left():
+    cluster = left("a", completed=("a",))
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"state": "to-do"})
+    cluster.pods = [make_pod("a", is_terminating=True), make_pod("b", is_terminating=True)]
+    cluster.pods.append(make_pod("c"))
+    cluster.desired, cluster.scheduled = 2, 2
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.names("Completed"), counts.missing) == (3, ["a"], 1)
+
+
+@pytest.mark.parametrize("has_label", [True, False])
+def test_it_stays_counted_while_a_taint_keeps_off_the_pod_that_waits_there(has_label):
+    cluster = left("a", misscheduled=1)
+    labels = {"state": "to-do" if has_label else "done"}
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels=labels, taints=(NO_SCHEDULE,))
+    cluster.pods.append(gated_pod("a"))
+    cluster.desired = 2
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.names("Completed"), counts.missing) == (3, ["a"], 0)
+    assert [pod.node_name for pod in counts.surplus_pods] == ["a"]
+
+
+def test_one_that_is_another_machine_or_was_taken_out_does_not_count_while_a_watch_is_behind():
+    cluster = left("a")
+    cluster.pods.append(make_pod("a", is_terminating=True))
+    cluster.nodes["a"] = replace(cluster.nodes["a"], uid="another")
+    assert count_nodes(cluster.snapshot(), NOW).desired == 2
+    cluster = left("a", started_with="of another selection")
+    cluster.pods.append(make_pod("a", is_terminating=True))
+    assert count_nodes(cluster.snapshot(), NOW).desired == 2
