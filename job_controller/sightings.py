@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from daemonset_job.api.job import JobKey
 from daemonset_job.api.states import NodeState
 from daemonset_job.runtime.clock import Clock
+from job_controller.core.owned_jobs.outcome import find_failed
 from job_controller.core.state.absence import find_tainted
 from job_controller.core.state.first_seen import (
     ObservedObjects,
@@ -78,4 +79,5 @@ def observe(snapshot: Snapshot) -> ObservedObjects:
         },
         ending=find_ending(snapshot, pods),
         waiting=find_waiting(snapshot),
+        failed_owned=find_failed(snapshot.owned_jobs),
     )

@@ -32,3 +32,8 @@ def owned_outcome(owned: Job | None) -> OwnedOutcome:
     if owned.status.phase == Phase.FAILED and owned.is_true(ConditionType.FAILED):
         return OwnedOutcome.FAILED
     return OwnedOutcome.IN_PROGRESS
+
+
+def find_failed(jobs: Iterable[Job]) -> frozenset[str]:
+    """Return the UIDs of the owned Jobs that have failed."""
+    return frozenset(job.uid for job in jobs if owned_outcome(job) == OwnedOutcome.FAILED)

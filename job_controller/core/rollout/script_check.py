@@ -17,6 +17,7 @@ from daemonset_job.api.times import add_seconds, format_time
 from job_controller.core.desired.check_job import check_spec
 from job_controller.core.desired.owned_job import BATCH_NODES
 from job_controller.core.desired.part import Part, PartKind, check_suffix, make_part
+from job_controller.core.owned_jobs.failure_lines import lines_awaited_until
 from job_controller.core.owned_jobs.outcome import OwnedOutcome, owned_outcome
 from job_controller.core.owned_jobs.part import describe_refusal, find_part
 from job_controller.core.rollout.checks import PASSED, CheckResult, CheckState
@@ -31,7 +32,8 @@ _NAMES_LIMIT: Final = 160
 class ScriptCheck:
     """What the script says of the step's nodes, the progress to be written, and the needed Job.
 
-    `wake_at` is when its time is over, None if that does not count now.
+    `wake_at` is when its time, or that of the lines of its failure, is over; None if neither counts
+    now.
     """
 
     result: CheckResult
@@ -105,7 +107,7 @@ def _judge(
             return replace(found, progress=progress, result=open_ if left else PASSED)
         case OwnedOutcome.FAILED:
             assert run is not None
-            return _judge_failure(found, run)
+            return _judge_failure(snapshot, found, run, now)
     began = _begun(run) if run is not None else progress.soak_started_at
     late_at = add_seconds(began or now, check.timeout_seconds)
     if snapshot.job.is_suspended and run is None:
@@ -129,7 +131,10 @@ def _inconclusive(found: ScriptCheck, words: str) -> ScriptCheck:
     return replace(found, result=CheckResult(CheckState.INCONCLUSIVE, text), progress=progress)
 
 
-def _judge_failure(found: ScriptCheck, run: Job) -> ScriptCheck:
+def _judge_failure(snapshot: Snapshot, found: ScriptCheck, run: Job, now: datetime) -> ScriptCheck:
+    if until := lines_awaited_until(snapshot, run, now):
+        words = "its script has failed, and the last lines of its log are read"
+        return replace(found, result=CheckResult(CheckState.NOT_YET, words), wake_at=until)
     condition = run.condition(ConditionType.FAILED)
     words = condition.message if condition is not None else ""
     if condition is None or condition.reason != FailedReason.MAX_FAILED_NODES_EXCEEDED:

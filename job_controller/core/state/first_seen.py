@@ -31,6 +31,7 @@ _WITHOUT_NODE: Final = "without node"
 _RESULTS_MISSING: Final = "results missing"
 _DRAINING: Final = "draining"
 _LEFT: Final = "left"
+_OWNED_FAILED: Final = "owned failed"
 BLOCKED: Final = "blocked"
 UNEXPLAINED: Final = "unexplained"
 REJECTED: Final = "rejected"
@@ -131,6 +132,11 @@ def node_left(node: Node) -> Fact:
     return Fact(node.uid, _LEFT, since=since)
 
 
+def owned_failed(job_uid: str) -> Fact:
+    """Return the fact that a Job with that UID, which this Job owns, has failed."""
+    return Fact(job_uid, _OWNED_FAILED)
+
+
 def pods_rejected(node: Node, retry: str, revision: str = "") -> Fact:
     """Return the fact that the kubelet of the node rejects its pods, one after the other.
 
@@ -187,6 +193,7 @@ class ObservedObjects:
     can be recorded. `without_results` are the UIDs of completed nodes that lack results. `draining`
     is when the drains of nodes began by their records. `ending` are the names of nodes
     without a current pod on which an earlier one has not ended. `waiting`: see `placement_wait`.
+    `failed_owned` are the UIDs of owned Jobs that have failed.
     """
 
     pods: Mapping[str, Pod]
@@ -200,6 +207,7 @@ class ObservedObjects:
     draining: Mapping[str, datetime] = field(default_factory=dict)
     ending: Collection[str] = ()
     waiting: Fact | None = None
+    failed_owned: Collection[str] = ()
 
 
 def update_sightings(
@@ -241,6 +249,7 @@ def _facts_without_pod(observed: ObservedObjects) -> set[Fact]:
     holding = {node_not_ready(observed.nodes[name], observed.retry) for name in observed.tainted}
     holding |= {pod_without_node(pod) for pod in observed.without_node}
     holding |= {results_missing(uid) for uid in observed.without_results}
+    holding |= {owned_failed(uid) for uid in observed.failed_owned}
     holding |= {node_draining(observed.nodes[name], at) for name, at in observed.draining.items()}
     # With a taint of its own condition only, the node is still desired.
     left = (observed.nodes[name] for name in observed.ending if name not in observed.tainted)

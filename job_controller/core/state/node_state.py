@@ -233,6 +233,11 @@ def _completed(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     )
 
 
+def quotes_last_line(message: str) -> bool:
+    """Return whether the message of a record has the last line of the task's log."""
+    return bool(_QUOTED_LINE.search(message))
+
+
 def _with_line_of_attempt(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     """Return the record of a task that restarts, with the last line of the attempt that ended."""
     evidence = inputs.evidence
@@ -254,7 +259,7 @@ def _with_last_line(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
         return record
     if 0 < evidence.attempt < record.finished_in_pod:
         return record
-    if _QUOTED_LINE.search(record.message):
+    if quotes_last_line(record.message):
         return record
     line = f": '{single_line(evidence.last_lines[-1], 120)}'"
     return replace(record, message=record.message + line)
