@@ -368,7 +368,7 @@ class HistoryReason(Reason):
     STEP_APPROVED = "StepApproved", "A person approved a step of the rollout."
     PROMOTED = "Promoted", "A person let the rollout go on without soaks and approvals."
     NODES_ADDED = "NodesAdded", "A change of `spec.nodes` opened a completed run again."
-    FAILED = "Failed", "The run failed."
+    FAILED = "Failed", "The run failed, or a failed run was aborted."
     START_TAKEN_BACK = (
         "StartTakenBack",
         "An earlier start failed before any task had begun, and was taken back to be corrected.",

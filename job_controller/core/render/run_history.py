@@ -149,13 +149,27 @@ def _phase_entries(
         complete = status.condition(ConditionType.COMPLETE)
         words = complete.message if complete is not None else "nodes were added"
         yield HistoryEntry(moment, HistoryReason.NODES_ADDED, words)
-    if new in FINAL_PHASES and (old, before.completion_time) != (new, status.completion_time):
-        type_, reason = _ENDS[new]
-        ended = status.condition(type_)
-        words = ended.message if ended is not None else ""
-        is_aborted = ended is not None and ended.reason == FailedReason.ABORTED
-        by = job.requests.aborted_by if is_aborted else ""
+    if new not in FINAL_PHASES:
+        return
+    type_, reason = _ENDS[new]
+    ended = status.condition(type_)
+    words = ended.message if ended is not None else ""
+    is_aborted = ended is not None and ended.reason == FailedReason.ABORTED
+    by = job.requests.aborted_by if is_aborted else ""
+    if (old, before.completion_time) != (new, status.completion_time):
         yield HistoryEntry(status.completion_time or moment, reason, words, by)
+    elif is_aborted and not (job.is_aborted or _has_abort(before)):
+        # The run had failed. The time of its end stays, but no retry revives it any more.
+        yield HistoryEntry(moment, reason, words, by)
+
+
+def _has_abort(report: ReportStatus) -> bool:
+    """Return whether the report says already that the run was aborted.
+
+    It is written before the Job's status.
+    """
+    failed = next((each for each in report.conditions if each.type == ConditionType.FAILED), None)
+    return failed is not None and failed.reason == FailedReason.ABORTED
 
 
 def _pause_entries(

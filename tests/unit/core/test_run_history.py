@@ -69,6 +69,28 @@ def failed_run():
     return cluster
 
 
+def test_the_abort_of_a_failed_run_is_in_its_history_once_with_the_client():
+    cluster = failed_run()
+    requests = replace(cluster.job.requests, abort="enough", aborted_by="kubectl-annotate")
+    cluster.job = replace(cluster.job, requests=requests)
+    run(cluster, 30, writes_job=False)
+    for seconds in (31, 40):
+        run(cluster, seconds)
+    assert history(cluster) == [("Failed", 0, ""), ("Failed", 30, "kubectl-annotate")]
+    words = [entry["message"] for entry in cluster.report_status["history"]]
+    assert words[1] == "aborted after 1 of 2 nodes: enough"
+    assert cluster.job.status.completion_time == NOW
+
+
+def test_an_abort_on_record_is_not_new_if_a_report_does_not_have_it():
+    cluster = failed_run()
+    cluster.job = replace(cluster.job, requests=replace(cluster.job.requests, abort="enough"))
+    run(cluster, 30)
+    del cluster.report_status["conditions"]
+    run(cluster, 31)
+    assert len(history(cluster)) == 2
+
+
 def test_a_retry_that_succeeds_leaves_the_failure_in_history_and_timeline():
     cluster = failed_run()
     retry(cluster, "1")
