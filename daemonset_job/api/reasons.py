@@ -245,7 +245,7 @@ class FailedReason(Reason):
         "RollbackRequested",
         "A person ended the run with the rollback annotation; no retry revives it.",
     )
-    RETRYING = "Retrying", "Failed nodes are being retried."
+    RETRYING = "Retrying", "The failed run goes on; the message says by what."
     START_TAKEN_BACK = (
         "StartTakenBack",
         "The run had failed, no task had begun, and its start was taken back to be corrected.",

@@ -195,7 +195,7 @@ def _conditions(job: Job, found: Findings, now: datetime) -> list[Condition]:
     if run.outcome == RunOutcome.FAILED:
         changes.append(Condition(ConditionType.FAILED, True, run.reason, run.message))
     elif job.is_true(ConditionType.FAILED):
-        words = "retrying failed nodes"
+        words = _why_continued(job)
         changes.append(Condition(ConditionType.FAILED, False, FailedReason.RETRYING, words))
     is_paused = _is_paused(job, counts, run)
     # A person may have suspended a failed run to correct it.
@@ -208,6 +208,17 @@ def _conditions(job: Job, found: Findings, now: datetime) -> list[Condition]:
         changes.append(RESUMED)
     changes.extend(kstatus_conditions(job, run, found.blocker))
     return changes
+
+
+def _why_continued(job: Job) -> str:
+    """Return why a failed run goes on: what a person has requested or changed."""
+    if job.status.observed_retry != job.retry_request:
+        return "retrying failed nodes"
+    if job.has_new_revision:
+        return "what the Job runs was changed"
+    if job.has_open_request:
+        return "nodes run the task again, as requested"
+    return "the Job was changed"
 
 
 def _reopened(job: Job) -> Condition:

@@ -195,6 +195,12 @@ class FailedWorld(StandingWorld):
 BOTH = pytest.mark.parametrize("pods", [PodPolicy.DELETE, PodPolicy.DELETE_FAILED])
 
 
+RETRIED = "retrying failed nodes"
+RERUN = "nodes run the task again, as requested"
+REVISED = "what the Job runs was changed"
+CHANGED = "the Job was changed"
+
+
 def join(world: FailedWorld) -> None:
     world.cluster.nodes["d"] = make_node("d")
     if world.cluster.has_daemon_set:
@@ -240,18 +246,18 @@ def test_a_run_whose_check_has_failed_stays_failed_all_the_time(
 
 @BOTH
 @pytest.mark.parametrize(
-    ("asks", "again"),
+    ("asks", "again", "why"),
     [
-        (lambda world: world.annotate(names.ANNOTATION_RETRY, "1"), []),
-        (lambda world: world.annotate(names.ANNOTATION_RERUN, "a@1"), ["a"]),
-        (lambda world: world.annotate(names.ANNOTATION_RERUN, "*@1"), ["a"]),
-        (lambda world: change(world.cluster, command=("new",)), ["a"]),
-        (lambda world: change(world.cluster, rollout=None), []),
-        (lambda world: change(world.cluster, rollout=UNCHECKED), []),
+        (lambda world: world.annotate(names.ANNOTATION_RETRY, "1"), [], RETRIED),
+        (lambda world: world.annotate(names.ANNOTATION_RERUN, "a@1"), ["a"], RERUN),
+        (lambda world: world.annotate(names.ANNOTATION_RERUN, "*@1"), ["a"], RERUN),
+        (lambda world: change(world.cluster, command=("new",)), ["a"], REVISED),
+        (lambda world: change(world.cluster, rollout=None), [], CHANGED),
+        (lambda world: change(world.cluster, rollout=UNCHECKED), [], CHANGED),
     ],
 )
 def test_a_run_whose_check_has_failed_goes_on_if_a_person_asks_for_it(
-    pods: PodPolicy, asks: Callable[[FailedWorld], Any], again: list[str]
+    pods: PodPolicy, asks: Callable[[FailedWorld], Any], again: list[str], why: str
 ) -> None:
     world = FailedWorld(pods)
     asks(world)
@@ -261,6 +267,7 @@ def test_a_run_whose_check_has_failed_goes_on_if_a_person_asks_for_it(
     assert world.condition("Complete")[0] == "True"
     assert not any(world.failed)
     assert sorted(world.started) == [*again, "b", "c"]
+    assert world.condition("Failed") == ("False", "Retrying", why)
 
 
 @BOTH
