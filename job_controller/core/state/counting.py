@@ -22,12 +22,14 @@ from job_controller.core.state.absence import (
 )
 from job_controller.core.state.causes import has_started
 from job_controller.core.state.desired_count import (
+    Misplaced,
     add_absent,
     agrees_with_daemon_set,
     count_desired,
     find_completed,
     find_completed_others,
     find_completed_without_pod,
+    find_misplaced,
     find_selections,
     has_desired_placement,
     has_uncached_pods,
@@ -91,13 +93,10 @@ class _NodesWithPod:
 
 @dataclass(frozen=True, slots=True)
 class _Placement:
-    """How many nodes are desired; whether the DaemonSet and the caches agree on which they are.
-
-    `leaving`: the nodes that do not match and whose pod is being deleted.
-    """
+    """How many nodes are desired; whether the DaemonSet and the caches agree on which they are."""
 
     desired: int
-    leaving: frozenset[str]
+    misplaced: Misplaced
     is_agreed: bool
     is_altered: bool
 
@@ -128,7 +127,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         snapshot, ledger, counted, placement.desired - len(counted)
     )
     others = find_completed_others(
-        snapshot, ledger, records, counted | without_pod, placement.leaving
+        snapshot, ledger, records, counted | without_pod, placement.misplaced
     )
     without_pod |= others.unsettled
     # Nothing keeps a pod off the uncounted, and the DaemonSet controller has yet to count them.
@@ -316,7 +315,7 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
     placed = applied if applied is not None and has_desired_placement(snapshot, applied) else None
     return _Placement(
         desired=add_absent(counted, snapshot, absence, present),
-        leaving=leaving,
+        misplaced=find_misplaced(snapshot, pods_by_node.keys() | terminating, matching, leaving),
         is_agreed=placed is not None
         and agrees_with_daemon_set(placed, pods_by_node, terminating)
         and matching - no_successor == pods_by_node.keys()

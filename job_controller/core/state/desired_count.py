@@ -167,12 +167,44 @@ def add_absent(
 
 
 @dataclass(frozen=True, slots=True)
+class Misplaced:
+    """Pods on nodes that should have none, which the DaemonSet controller counts as misscheduled.
+
+    `leaving` are the nodes that do not match and whose only pod is being deleted. `gone` is how
+    many of these pods its count has, and the cache has not: it may be older than the cache.
+    """
+
+    leaving: frozenset[str] = frozenset()
+    gone: int = 0
+
+
+def find_misplaced(
+    snapshot: Snapshot,
+    with_pod: AbstractSet[str],
+    matching: AbstractSet[str],
+    leaving: frozenset[str],
+) -> Misplaced:
+    """Return the pods on nodes that should have none.
+
+    `with_pod` are all nodes with a pod that has not ended, `matching` those of them that match.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if daemon_set is None or not daemon_set.misscheduled:
+        return Misplaced(leaving)
+    cached = sum(
+        name not in matching or bool(untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec))
+        for name in with_pod
+    )
+    return Misplaced(leaving, max(daemon_set.misscheduled - cached, 0))
+
+
+@dataclass(frozen=True, slots=True)
 class CompletedOthers:
     """Completed nodes that are not among those that the DaemonSet's number is known to include.
 
     `unselected`: the DaemonSet chooses them no more, and its number does not include them.
-    `unsettled`: it may or may not include them, because a watch is behind or their pod is about to
-    be deleted.
+    `unsettled`: it may or may not include them, because a watch is behind or a pod is about to be
+    deleted.
     """
 
     unselected: frozenset[str] = frozenset()
@@ -184,14 +216,13 @@ def find_completed_others(
     ledger: Mapping[str, Evidence],
     records: Mapping[str, NodeRecord],
     known: AbstractSet[str],
-    leaving: AbstractSet[str],
+    misplaced: Misplaced,
 ) -> CompletedOthers:
     """Return the completed nodes that stay counted although nothing else counts them.
 
-    `known` are the nodes that are counted already. `leaving` are those that do not match and whose
-    pod is being deleted. A task may label its own node, or lift a taint, so that the Job chooses it
-    no more; what is done stays counted. A node that the user took out of the selection does not
-    count. So none does if the selection is not that of the start of the run.
+    `known` are the nodes that are counted already. A task may label its own node, or lift a taint,
+    so that the Job chooses it no more; what is done stays counted. A node that the user took out of
+    the selection does not count. So none does if the selection is not that of the start of the run.
     With policy Continuous each record has the selection that last chose its node; one that only a
     taint keeps off counts in any case.
     """
@@ -211,7 +242,7 @@ def find_completed_others(
     # Until the pod is gone, the DaemonSet controller counts its node as misscheduled. A count that
     # is older than the change of the node still has it among the desired nodes. One that is newer
     # than the cache of pods does not have it at all.
-    room = daemon_set.misscheduled
+    room, gone = daemon_set.misscheduled, misplaced.gone
     unselected: set[str] = set()
     unsettled: set[str] = set()
     for name in islice(others, affordable_nodes(affinity)):
@@ -223,10 +254,13 @@ def find_completed_others(
             is_match or _left_by_itself(records.get(name), selection, is_first=is_first)
         ):
             continue
-        if name in leaving and room > 0:
+        if name in misplaced.leaving and room > 0:
             room -= 1
             unselected.add(name)
         elif name in with_pod or (is_match and not untolerated(node.taints, daemon_set.pod_spec)):
+            unsettled.add(name)
+        elif gone > 0:
+            gone -= 1
             unsettled.add(name)
         else:
             unselected.add(name)

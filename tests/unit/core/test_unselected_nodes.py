@@ -226,6 +226,36 @@ def test_a_node_whose_next_pod_is_awaited_is_not_hidden_by_one_that_may_have_lef
     assert (counts.desired, counts.names("Completed"), counts.missing) == (3, ["a"], 1)
 
 
+@pytest.mark.parametrize("taints", [(), (NO_SCHEDULE,)])
+def test_it_counts_once_when_its_pod_is_gone_and_the_daemon_set_does_not_know(taints):
+    cluster = left("a", misscheduled=1)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], taints=taints)
+    cluster.scheduled = 2
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.names("Completed"), counts.missing) == (3, ["a"], 0)
+    assert not counts.is_exact
+
+
+def test_it_counts_beside_a_node_with_a_pod_that_it_should_not_have():
+    cluster = left("a", misscheduled=1)
+    cluster.nodes["b"] = replace(cluster.nodes["b"], taints=(NO_SCHEDULE,))
+    cluster.desired, cluster.scheduled = 1, 1
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.names("Completed"), counts.missing) == (3, ["a"], 0)
+    # The cache of nodes does not have the taint yet.
+    cluster.nodes["b"] = replace(cluster.nodes["b"], taints=())
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.names("Completed"), counts.missing) == (3, ["a"], 0)
+
+
+def test_a_node_that_waits_for_its_first_pod_counts_beside_one_whose_pod_is_gone():
+    cluster = left("a", misscheduled=1)
+    cluster.pods = [make_pod("b")]
+    cluster.desired, cluster.scheduled = 2, 1
+    counts = count_nodes(cluster.snapshot(), NOW)
+    assert (counts.desired, counts.names("Completed"), counts.missing) == (3, ["a"], 1)
+
+
 @pytest.mark.parametrize("has_label", [True, False])
 def test_it_stays_counted_while_a_taint_keeps_off_the_pod_that_waits_there(has_label):
     cluster = left("a", misscheduled=1)
