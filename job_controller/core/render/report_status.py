@@ -173,7 +173,8 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     """Return every node's record, also those of nodes that are no longer desired."""
     records, retry = merge_records(snapshot), snapshot.job.retry_request
     records.update(_completed_without_pod(snapshot, counts, records))
-    records.update(mark_left(snapshot, records, counts.completed_unselected))
+    others = counts.completed_unselected | counts.completed_without_pod
+    records.update(mark_left(snapshot, records, others))
     recorded = reports_api.merge_records(snapshot.reports)
     ledger = merge_evidence(snapshot)
     # Only with a rollout do records have steps.

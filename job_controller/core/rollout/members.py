@@ -156,7 +156,7 @@ def _completed_earlier(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
     records, revision = merge_records(snapshot), snapshot.job.revision
     return {
         name
-        for name in counts.completed_unselected
+        for name in counts.completed_unselected | counts.completed_without_pod
         if (record := records.get(name)) is not None and record.revision != revision
     }
 

@@ -152,7 +152,7 @@ def mark_left(
 ) -> dict[str, NodeRecord]:
     """Return the new records of completed nodes whose labels took them out of the selection.
 
-    `names` are completed nodes that are not selected, by their labels or by a taint.
+    `names` are completed nodes without a pod. A taint may keep it off, or it may be about to come.
     """
     daemon_set = snapshot.owned_daemon_set
     if not snapshot.job.spec.is_continuous or daemon_set is None:

@@ -70,6 +70,19 @@ def test_a_node_that_left_by_itself_before_it_was_seen_still_counts() -> None:
     assert completed(cluster) == (2, 2)
 
 
+def test_a_node_that_left_is_on_record_before_the_daemon_set_knows_it() -> None:
+    cluster = standing("a", "b", completed=("a",))
+    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
+    change(cluster, nodes=NodeSelection(selector=selector))
+    run(cluster)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
+    leave(cluster)
+    cluster.misscheduled = 1
+    run(cluster)
+    assert completed(cluster) == (2, 1)
+    assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") == "LeftSelection"
+
+
 def test_a_node_that_left_without_a_record_counts_and_is_due_when_it_is_back() -> None:
     cluster = standing("a", "b")
     selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}

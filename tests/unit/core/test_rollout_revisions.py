@@ -3,10 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Rollout, Step
 from job_controller.core.plan import RemoveSchedulingGates
-from tests.unit.builders import gated_pod, make_node
+from tests.unit.builders import gated_pod, make_node, make_pod
 from tests.unit.core.rollouts import RolloutWorld, steps
 from tests.unit.core.standing_jobs import CONTINUOUS, change
 
@@ -126,6 +128,31 @@ def test_nodes_that_left_with_an_earlier_revision_are_not_counted_in_a_step():
         expected = ["a"] if first == CANARY else []
         assert world.ran_newest() == expected
         assert world.phase == ("Running" if expected else "Paused")
+
+
+@pytest.mark.parametrize("is_ending", [True, False])
+def test_no_step_is_over_while_it_is_not_known_whether_the_daemon_set_counts_one_that_left(
+    is_ending: bool,
+) -> None:
+    """Its pod is gone for the DaemonSet controller and not for the cache, or the reverse."""
+    pool = NodeSelection(selector={"matchLabels": {"pool": "x"}})
+    world = StandingWorld(*NODES, rollout=steps(CANARY), nodes=pool)
+    for name in NODES:
+        world.label(name, pool="x")
+    world.finish()
+    world.label("d", pool="y")
+    world.take_pod("d")
+    world.cluster.desired, world.cluster.scheduled = 3, 3
+    world.step(3)
+    if is_ending:
+        world.put(make_pod("d", is_terminating=True))
+    else:
+        world.cluster.misscheduled = 1
+    change(world.cluster, args=("x",))
+    world.step(10)
+    assert world.cluster.job.status.nodes.desired == 4
+    assert world.cluster.job.status.rollout.step == 1
+    assert world.ran_newest() == ["a"]
 
 
 def test_no_step_is_over_while_all_nodes_have_left_with_an_earlier_revision():
