@@ -186,16 +186,20 @@ def find_misplaced(
 ) -> Misplaced:
     """Return the pods on nodes that should have none.
 
-    `with_pod` are all nodes with a pod that has not ended, `matching` those of them that match.
+    `with_pod` are all nodes with a pod that has not ended, `matching` those of them that match. No
+    pod is gone while both have as many pods: a taint may be newer than the cache of nodes.
     """
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None or not daemon_set.misscheduled:
+        return Misplaced(leaving)
+    uncached = daemon_set.scheduled + daemon_set.misscheduled - len(with_pod)
+    if uncached <= 0:
         return Misplaced(leaving)
     cached = sum(
         name not in matching or bool(untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec))
         for name in with_pod
     )
-    return Misplaced(leaving, max(daemon_set.misscheduled - cached, 0))
+    return Misplaced(leaving, max(min(daemon_set.misscheduled - cached, uncached), 0))
 
 
 @dataclass(frozen=True, slots=True)

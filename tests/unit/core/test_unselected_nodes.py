@@ -242,10 +242,12 @@ def test_it_counts_beside_a_node_with_a_pod_that_it_should_not_have():
     cluster.desired, cluster.scheduled = 1, 1
     counts = count_nodes(cluster.snapshot(), NOW)
     assert (counts.desired, counts.names("Completed"), counts.missing) == (3, ["a"], 0)
+    assert counts.is_exact
     # The cache of nodes does not have the taint yet.
     cluster.nodes["b"] = replace(cluster.nodes["b"], taints=())
     counts = count_nodes(cluster.snapshot(), NOW)
     assert (counts.desired, counts.names("Completed"), counts.missing) == (3, ["a"], 0)
+    assert counts.is_exact
 
 
 def test_a_node_that_waits_for_its_first_pod_counts_beside_one_whose_pod_is_gone():
