@@ -137,7 +137,7 @@ class Oracle:
             self.demands.node_written(old, new)
             self.node_changes.node_written(actor, old, new)
             self.cordons.node_written(actor, old, new)
-            self.rollbacks.node_written(new)
+            self.rollbacks.node_written(old, new)
             self.turns.node_written(old, new)
             self.completion.node_versions.written(new, self._world.loop.moment)
             self.turns.nodes_changed()

@@ -53,9 +53,9 @@ class Rollbacks:
         # By the UID of a node: when it was last away.
         self._away: dict[str, float] = {}
 
-    def node_written(self, new: Raw) -> None:
-        """Note that a node is away."""
-        if new["spec"].get("taints") if "spec" in new else False:
+    def node_written(self, old: Raw | None, new: Raw) -> None:
+        """Note that a node is away, or has been until now."""
+        if _has_taints(old) or _has_taints(new):
             self._away[new["metadata"]["uid"]] = self._world.loop.moment
 
     def pod_written(self, pod: Raw, job_uid: str) -> None:
@@ -104,20 +104,23 @@ class Rollbacks:
         uid, now = new["metadata"]["uid"], self._world.loop.moment
         self.ended[uid] = now
         left = self._begun.get(uid, set()) - self._undone.get(uid, set())
+        left_out = 0
         for node in self._world.server.all(NODES):
             if (node_uid := node["metadata"]["uid"]) not in left:
                 continue
             machine = self._world.machines[node["metadata"]["name"]]
-            up_since = machine.up_since or 0.0
-            away = max(self._away.get(node_uid, -1e9), up_since or -1e9)
-            if not machine.is_up or now - away < THERE_SECONDS:
-                self._oracle.excuse("rollback", "away")
-                continue
+            away = max(self._away.get(node_uid, -1e9), machine.up_since or -1e9)
+            name = node["metadata"]["name"]
             if (uid, node_uid) not in self._oracle.started_nodes.known:
                 self._oracle.excuse("rollback", "unrecorded")
-                continue
-            words = f"{node['metadata']['name']} started the task and is not rolled back"
-            self._oracle.violate("rollback", words)
+            elif machine.is_up and not _has_taints(node) and now - away >= THERE_SECONDS:
+                words = f"{name} started the task and is not rolled back"
+                self._oracle.violate("rollback", words)
+            else:
+                self._oracle.excuse("rollback", "away")
+                left_out += 1
+        if left_out > new["status"]["rollback"].get("unreachable", 0):
+            self._oracle.violate("rollback", f"{left_out} nodes are left out, and not all counted")
 
     def is_asked(self, job: Raw) -> bool:
         """Return whether a user wants the run rolled back: by its policy, or by a request."""
@@ -154,3 +157,7 @@ class Rollbacks:
 
     def _violate(self, run: PodRun, words: str) -> None:
         self._oracle.violate("rollback", f"{words} ({run.pod_name})")
+
+
+def _has_taints(node: Raw | None) -> bool:
+    return bool(node and (node.get("spec") or {}).get("taints"))
