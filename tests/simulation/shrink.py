@@ -81,12 +81,19 @@ def _with_simpler_jobs(schedule: Schedule) -> Iterator[Schedule]:
     for i, job in enumerate(jobs):
         if len(jobs) > 1:
             yield replace(schedule, jobs=jobs[:i] + jobs[i + 1 :])
-        plainer = [replace(job, spec=_without(job.spec, key)) for key in job.spec if key != "image"]
+        needed = {"image", *(("rollback",) if _rolls_back(job.spec) else ())}
+        keys = [key for key in job.spec if key not in needed]
+        plainer = [replace(job, spec=_without(job.spec, key)) for key in keys]
         plainer += [replace(job, tasks=_without(job.tasks, node)) for node in job.tasks]
         if job.created_at:
             plainer.append(replace(job, created_at=0.0))
         for other in plainer:
             yield replace(schedule, jobs=(*jobs[:i], other, *jobs[i + 1 :]))
+
+
+def _rolls_back(spec: Raw) -> bool:
+    """Return whether a failure is rolled back: without `rollback`, admission refuses the Job."""
+    return bool((spec.get("failurePolicy") or {}).get("action") == "Rollback")
 
 
 def _without(mapping: Raw, key: str) -> Raw:
