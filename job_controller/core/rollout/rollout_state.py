@@ -106,13 +106,17 @@ def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunS
 
 
 def _ends_unasked(run: RunState, snapshot: Snapshot, found: Advance) -> bool:
-    """Return whether the run is over, but a person is asked, and a node has had no turn.
+    """Return whether the run is over, although a person is asked whose answer it needs.
 
-    That one is set aside. If it came back after the end of the run, it would start unasked.
+    A check that has failed does not pass because all other nodes leave. They may come back, and so
+    may a node that is set aside and has had no turn. After the end of the run it would start
+    unasked.
     """
-    if run.reason != CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT or found.asks is None:
+    if run.outcome != RunOutcome.SUCCEEDED or run.is_enough or is_recorded(snapshot):
         return False
-    if run.outcome != RunOutcome.SUCCEEDED or is_recorded(snapshot):
+    if found.asks == SuspendedReason.CHECK_FAILED:
+        return True
+    if run.reason != CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT or found.asks is None:
         return False
     records = merge_records(snapshot).values()
     return any(each.set_aside_at is not None and not each.step for each in records)

@@ -490,26 +490,3 @@ def test_a_step_of_all_nodes_has_those_that_took_the_place_of_others():
     world.complete("b", "c", "d")
     world.step(6)
     assert world.at_work == ["e"]
-
-
-@pytest.mark.parametrize("action", [FailureAction.PAUSE, FailureAction.CONTINUE])
-@BOTH_POLICIES
-def test_a_node_that_joins_does_not_let_a_rollout_go_on_whose_check_has_failed(action, changes):
-    """It is a node of the step, too; but what the check has found is still so."""
-    half = steps(Step(nodes="50%", check=Check(node_ready=True, timeout_seconds=30)))
-    policy = FailurePolicy(action)
-    world = RolloutWorld(*NODES, rollout=half, failure_policy=policy, **changes)
-    assert run_batch(world) == ["a", "b"]
-    world.set_ready("a", is_ready=False)
-    world.step(45)
-    assert world.condition("Suspended")[1] == "CheckFailed"
-    for name in ("e", "f"):
-        world.cluster.nodes[name] = make_node(name)
-        world.put(gated_pod(name, serial=1))
-    world.step(10)
-    assert world.started == ["a", "b"]
-    assert world.condition("Suspended")[:2] == ("True", "CheckFailed")
-    world.set_ready("a", is_ready=True)
-    world.retry()
-    world.step(10)
-    assert len(world.started) == 3

@@ -207,11 +207,25 @@ def join(world: FailedWorld) -> None:
         world.put(gated_pod("d", serial=1))
 
 
+def leave(world: FailedWorld, *node_names: str) -> None:
+    for name in node_names:
+        world.remove(name)
+
+
+def exclude(world: FailedWorld, *node_names: str) -> None:
+    select(world.cluster, *sorted(world.cluster.nodes.keys() - set(node_names)))
+    for name in node_names:
+        world.take_pod(name)
+    world.cluster.desired = len(world.cluster.nodes) - len(node_names)
+
+
 @BOTH
 @pytest.mark.parametrize(
     "happens",
     [
         lambda world: None,
+        lambda world: leave(world, "b", "c"),
+        lambda world: exclude(world, "b", "c"),
         FailedWorld.delete_daemon_set,
         lambda world: select(world.cluster, "a", "b"),
         join,
