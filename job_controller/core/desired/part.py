@@ -6,7 +6,7 @@ So one of an earlier try, or of an earlier spec, is never taken for the present 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,9 +35,19 @@ class Part:
     spec: Mapping[str, Any]
 
 
-def make_part(kind: PartKind, suffix: str, spec: Mapping[str, Any], *asked_for: str) -> Part:
-    """Return the Job of a kind that runs `spec`; another `asked_for` makes another Job of it."""
-    return Part(suffix, f"{kind.value}/{json_hash([spec, *asked_for])}", spec)
+def make_part(
+    kind: PartKind,
+    suffix: str,
+    spec: Mapping[str, Any],
+    *asked_for: str,
+    varies: Collection[str] = (),
+) -> Part:
+    """Return the Job of a kind that runs `spec`; another `asked_for` makes another Job of it.
+
+    So does another value in `spec`, but for the fields that `varies` names.
+    """
+    known_by = {field: value for field, value in spec.items() if field not in varies}
+    return Part(suffix, f"{kind.value}/{json_hash([known_by, *asked_for])}", spec)
 
 
 def part_suffixes(job: Job) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -15,17 +15,19 @@ from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.times import add_seconds, format_time
 from job_controller.core.desired.check_job import check_spec
-from job_controller.core.desired.owned_job import BATCH_NODES
-from job_controller.core.desired.part import Part, PartKind, check_suffix, make_part
+from job_controller.core.desired.owned_job import BATCH_NODES, owned_name
+from job_controller.core.desired.part import Part, PartKind, check_suffix, make_part, purpose_of
 from job_controller.core.owned_jobs.failure_lines import lines_awaited_until
-from job_controller.core.owned_jobs.outcome import OwnedOutcome, owned_outcome
+from job_controller.core.owned_jobs.outcome import OwnedOutcome, find_owned, owned_outcome
 from job_controller.core.owned_jobs.part import describe_refusal, find_part
 from job_controller.core.rollout.checks import PASSED, CheckResult, CheckState
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.snapshot import Snapshot, merge_records
 from job_controller.core.text.sanitize import single_line
 
 _WORDS_LIMIT: Final = 600
 _NAMES_LIMIT: Final = 160
+# What may change while the script is at work: nodes leave, and people set the others at any time.
+_VARIES: Final = frozenset({"nodes", "failureLogLines", "nodeUnreachableSeconds"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +59,38 @@ def check_by_script(
         return ScriptCheck(PASSED, progress)
     if words := progress.script_check_inconclusive:
         return ScriptCheck(CheckResult(CheckState.INCONCLUSIVE, words), progress)
-    there = [name for name in nodes if name in snapshot.nodes]
-    due = _next_batch(there, progress.script_checked_up_to)
-    if not due:
+    there = sorted(name for name in nodes if name in snapshot.nodes)
+    left = [name for name in there if name > progress.script_checked_up_to]
+    if not left:
         return ScriptCheck(PASSED, progress)
+    due = left[:BATCH_NODES]
     part = _part(snapshot, check, progress, due)
+    if begun := _nodes_of_begun(snapshot, part, progress, left):
+        part = _part(snapshot, check, progress, begun)
+        due = [name for name in left if name in begun]
     return _judge(snapshot, check, ScriptCheck(PASSED, progress, part), (due, there), now)
 
 
-def _next_batch(nodes: Iterable[str], after: str) -> list[str]:
-    """Return the next nodes by name that follow `after`, "" for the first ones."""
-    return sorted(name for name in nodes if name > after)[:BATCH_NODES]
+def _nodes_of_begun(
+    snapshot: Snapshot, part: Part, progress: RolloutProgress, left: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the nodes of a Job that runs the script in this try already, () for none.
+
+    Some of them may have left since: the others are not asked again. If it has failed on a node,
+    that is the answer, whatever nodes there are now. Else it has all nodes in the order of their
+    names. `left` are those that have not been checked.
+    """
+    known = find_owned(snapshot.owned_jobs, owned_name(snapshot.job.name, part.suffix))
+    if known is None or purpose_of(known) != part.purpose:
+        return ()
+    nodes = known.spec.nodes.include
+    of_step = {name for name, at in merge_records(snapshot).items() if at.step == progress.step}
+    if not nodes or not of_step.issuperset(nodes):
+        return ()
+    asked = [name for name in left if name <= max(nodes)]
+    is_whole = bool(asked) and set(nodes).issuperset(asked)
+    has_failed = owned_outcome(known) == OwnedOutcome.FAILED
+    return nodes if is_whole or has_failed else ()
 
 
 def _part(
@@ -81,6 +104,8 @@ def _part(
         check_suffix(progress.step),
         check_spec(job, check.script, nodes, snapshot.settings),
         *(job.revision, job.retry_request, str(progress.step), began),
+        progress.script_checked_up_to,
+        varies=_VARIES,
     )
 
 
@@ -98,7 +123,8 @@ def _judge(
     match owned_outcome(run):
         case OwnedOutcome.SUCCEEDED:
             assert run is not None
-            if words := _describe_lacking(run, due):
+            asked = [name for name in part.spec["nodes"]["include"] if name in snapshot.nodes]
+            if words := _describe_lacking(run, asked):
                 return _inconclusive(found, words)
             progress = replace(progress, script_checked_up_to=due[-1])
             left = [name for name in all_nodes if name > due[-1]]

@@ -135,6 +135,62 @@ def test_the_script_runs_once_in_a_try_although_nodes_are_not_counted_for_a_whil
     assert progress(found).step == 2
 
 
+def leave(found, name):
+    found.remove(name)
+    found.cluster.desired = len(found.cluster.nodes)
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        lambda found: leave(found, "b"),
+        lambda found: spec(found.cluster, node_unreachable_seconds=77, failure_log_lines=3),
+    ],
+    ids=["leaves", "edit"],
+)
+@pytest.mark.parametrize("words", ["", "1 of 2 nodes failed: a exit 3"])
+def test_the_script_runs_once_in_a_try_although_a_node_leaves_or_the_job_is_edited(happens, words):
+    found = world(rollout=one(nodes=2))
+    found.step(2)
+    if words:
+        found.end_owned(CHECK, words)
+    happens(found)
+    found.step(4)
+    if not words:
+        found.end_owned(CHECK, completed=len(found.cluster.nodes) - 1)
+        found.step(4)
+    assert found.created == [CHECK]
+    assert found.phase == ("Failed" if words else "Running")
+    assert progress(found).step == (1 if words else 2)
+
+
+def test_nodes_of_a_later_batch_take_no_place_of_one_that_has_left(monkeypatch):
+    monkeypatch.setattr(script_check, "BATCH_NODES", 2)
+    found = world("a", "b", "c", "d", rollout=one(nodes=3))
+    leave(found, "b")
+    found.step(3)
+    assert found.owned[CHECK].spec.nodes.include == ("a", "b")
+    found.end_owned(CHECK, completed=1)
+    found.step(4)
+    assert found.owned[CHECK].spec.nodes.include == ("c",)
+    assert found.created == [CHECK, CHECK]
+
+
+def test_a_node_that_completes_during_the_check_is_checked_too():
+    """It had failed, within the limit."""
+    policy = FailurePolicy(max_failed_nodes=1)
+    found = PartsWorld(*NODES, rollout=one(nodes=2), failure_policy=policy, backoff_limit=0)
+    found.step(3)
+    found.fail("a")
+    while not found.owned:
+        found.step()
+        found.complete(*(set(found.at_work) - {"a"}))
+    assert found.owned[CHECK].spec.nodes.include == ("b",)
+    found.complete("a")
+    found.step(3)
+    assert found.owned[CHECK].spec.nodes.include == ("a", "b")
+
+
 def test_the_script_ends_with_a_run_whose_nodes_are_not_counted():
     found = world()
     found.cluster.has_daemon_set = False
@@ -389,6 +445,7 @@ def test_it_runs_once_on_each_node():
     [
         {"script": "true"},
         {"nodes": {"include": ["b"]}},
+        {"nodes": {"include": ["a", "b"]}},
         {"failurePolicy": {"action": "FailFast", "maxFailedNodes": "100%"}},
     ],
 )
