@@ -31,8 +31,9 @@ class StepMembers:
     `waiting` are those that may get their turn in it, in their order. `is_done`: no further node
     has to have its turn in it, and all that had theirs have finished. `had_turn` are the names of
     the nodes that had their turn in this step. Those of them in `left` have left since.
-    `is_empty`: its selector selects no node. `is_short`: fewer nodes could have a turn than it asks
-    for, because others are set aside, or have left with an earlier revision. No further one waits.
+    `is_empty`: its selector selects no node, and has selected none. `is_short`: fewer nodes could
+    have a turn than it asks for, because others are set aside, or have left with an earlier
+    revision. No further one waits.
     """
 
     waiting: tuple[Place, ...] = ()
@@ -91,15 +92,16 @@ def find_members(
         return StepMembers(first, is_done, had_turn | left, left, is_short=is_short)
     chosen = parse_label_selector(step.selector)
     selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
+    # A node that never started because it is unreachable has not shown that all is well.
+    had_turn |= left | (selected & counts.set_aside)
     return StepMembers(
         tuple(place for place in waiting if place.name in selected),
         selected <= begun
         and not _at_work(snapshot, places, number)
         and not _may_lack_selected(snapshot, counts, chosen, begun),
-        # A node that never started because it is unreachable has not shown that all is well.
-        had_turn | left | (selected & counts.set_aside),
+        had_turn,
         left,
-        is_empty=not selected,
+        is_empty=not selected and not had_turn,
     )
 
 

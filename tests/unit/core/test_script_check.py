@@ -191,6 +191,24 @@ def test_a_node_that_completes_during_the_check_is_checked_too():
     assert found.owned[CHECK].spec.nodes.include == ("a", "b")
 
 
+def test_a_node_whose_label_is_taken_away_is_checked_as_one_of_its_step():
+    canary = Step(
+        selector={"matchLabels": {"canary": "true"}},
+        check=Check(script=SCRIPT, timeout_seconds=60),
+    )
+    found = PartsWorld(*NODES, rollout=steps(canary))
+    found.label("a", canary="true")
+    while not found.owned:
+        found.step()
+        found.complete(*found.at_work)
+    found.label("a")
+    found.step(3)
+    assert found.created == [CHECK]
+    found.end_owned(CHECK)
+    found.finish()
+    assert (found.phase, found.created) == ("Succeeded", [CHECK])
+
+
 def test_the_script_ends_with_a_run_whose_nodes_are_not_counted():
     found = world()
     found.cluster.has_daemon_set = False
