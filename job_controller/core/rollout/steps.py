@@ -97,7 +97,8 @@ def _advance_step(
     rollout = snapshot.job.spec.rollout
     step = present_step(rollout, progress.step) if rollout is not None else None
     if step is None:
-        return Advance(replace(progress, waits_for=""))
+        # A person may have taken the present step out of the rollout.
+        return Advance(replace(_with_unfinished_step(progress), waits_for=""))
     if step.check.is_empty:
         # A person may have taken a check out of the step that had failed, or was inconclusive.
         progress = replace(progress, check_failure="", script_check_inconclusive="")

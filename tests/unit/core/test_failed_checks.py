@@ -7,6 +7,7 @@ from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.rollout import Check, Step
 from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
+from tests.unit.core.runs import spec
 from tests.unit.core.standing_jobs import select
 from tests.unit.core.test_rollout_steps import BOTH_POLICIES, NODES, run_batch
 
@@ -62,3 +63,22 @@ def test_a_run_does_not_succeed_because_all_other_nodes_leave(action, happens):
     world.retry()
     world.step(10)
     assert world.condition("Complete")[:2] == ("True", "AllNodesCompleted")
+
+
+def test_what_a_check_has_found_is_forgotten_with_its_step():
+    """A step that is added later has its own check."""
+    canary = steps(Step(nodes=1, check=Check(node_ready=True, timeout_seconds=30)))
+    world = RolloutWorld(*NODES, rollout=canary, failure_policy=FailurePolicy(FailureAction.PAUSE))
+    run_batch(world)
+    world.set_ready("a", is_ready=False)
+    world.step(45)
+    assert world.condition("Suspended")[1] == "CheckFailed"
+    spec(world.cluster, rollout=steps(max_parallel=1))
+    world.step(2)
+    progress = world.cluster.job.status.rollout
+    assert progress is not None
+    assert (progress.check_failure, progress.soak_started_at) == ("", None)
+    world.set_ready("a", is_ready=True)
+    spec(world.cluster, rollout=canary)
+    world.finish()
+    assert world.phase == "Succeeded"
