@@ -176,3 +176,35 @@ def test_no_node_takes_the_place_of_one_that_is_deleted_with_its_pod_while_no_co
     world.step(120)
     assert world.started == ["a"]
     assert "its nodes have left: a" in world.condition("Suspended")[2]
+
+
+@pytest.mark.parametrize("leaves", ["deleted", "deleted, its pod is there", "label", "taint"])
+@pytest.mark.parametrize("is_completed", [False, True])
+def test_a_step_grows_by_no_node_that_has_left_and_is_still_counted(leaves, is_completed):
+    """The DaemonSet controller counts late. With one node more, half of them would be two."""
+    half = steps(Step(nodes="50%", soak_seconds=100))
+    world = RolloutWorld("a", "b", "c", rollout=half, nodes=UNCONFIGURED)
+    world.step(6)
+    if is_completed:
+        world.complete("a")
+        world.step(2)
+    soak = world.cluster.job.status.rollout.soak_started_at
+    assert (soak is not None) == is_completed
+    match leaves:
+        case "label":
+            by_label(world)
+        case "taint":
+            by_taint(world)
+        case _:
+            del world.cluster.nodes["a"]
+    if not leaves.endswith("is there"):
+        world.take_pod("a")
+    for desired in (3, 2):
+        world.cluster.desired = desired
+        world.step(4)
+        assert world.started == ["a"]
+    world.take_pod("a")
+    world.step(4)
+    assert world.started == ["a"]
+    if is_completed:
+        assert world.cluster.job.status.rollout.soak_started_at == soak
