@@ -28,8 +28,9 @@ from job_controller.core.rollout.places import Places
 from job_controller.core.rollout.script_check import check_by_script
 from job_controller.core.rollout.source_answers import find_queries, judge_answers
 from job_controller.core.rollout.written_progress import written_progress
+from job_controller.core.state.desired_count import find_completed
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.commands import plugin_command
 
 # How often nodes and pods are looked at again while a check has not passed.
@@ -176,7 +177,7 @@ def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: date
         # Earlier steps have had as many nodes.
         return _pass_over(snapshot, end)
     is_plain = not step.soak_seconds and step.check.is_empty and not step.needs_approval
-    completed = set(counts.names(NodeState.COMPLETED)) & end.members.had_turn
+    completed = _completed(snapshot, counts, end.members)
     if is_plain and completed:
         return _next_step(progress)
     if progress.soak_started_at is None:
@@ -191,6 +192,15 @@ def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: date
     moments = [moment for moment in (found.wake_at, verdict.wake_at) if moment is not None]
     parts = () if verdict.part is None else (verdict.part,)
     return replace(found, parts=parts, wake_at=min(moments, default=None))
+
+
+def _completed(snapshot: Snapshot, counts: NodeCounts, members: StepMembers) -> set[str]:
+    """Return the nodes of a step that have completed.
+
+    One that leaves by a taint is not counted while its next pod is deleted. What it has done stays.
+    """
+    left = find_completed(snapshot, merge_evidence(snapshot)) & members.left
+    return (set(counts.names(NodeState.COMPLETED)) | left) & members.had_turn
 
 
 def _pass_over(snapshot: Snapshot, end: _Finish) -> Advance:
