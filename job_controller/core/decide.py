@@ -99,9 +99,9 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if (unstarted := plan_unstarted(snapshot, now)) is not None:
         return unstarted
     counts = count_nodes(snapshot, now)
-    facts = find_facts(snapshot, counts, now)
-    run = with_rollout(evaluate_run(snapshot, counts, now), snapshot, facts)
-    run = with_message(run, counts, job)
+    run = evaluate_run(snapshot, counts, now)
+    facts = find_facts(snapshot, counts, run, now)
+    run = with_message(with_rollout(run, snapshot, facts), counts, job)
     rollout = evaluate_rollout(snapshot, counts, run, facts, now)
     due = pods_with_removable_gate(snapshot, counts, run, rollout)
     prepared = prepare_nodes(snapshot, counts, run, due, now)

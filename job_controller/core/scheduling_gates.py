@@ -5,7 +5,7 @@ from __future__ import annotations
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.rollback import starts_no_node
 from daemonset_job.api.states import NodeState
-from job_controller.core.rollout.rollout_state import RolloutState, is_open
+from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.snapshot import Snapshot, merge_evidence
@@ -13,7 +13,7 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence
 
 def may_start_nodes(snapshot: Snapshot, run: RunState, rollout: RolloutState) -> bool:
     """Return whether nodes may start their work now; started ones continue in any case."""
-    if starts_no_node(snapshot.job) or run.is_enough or not is_open(run):
+    if starts_no_node(snapshot.job) or run.is_enough or not run.is_open:
         return False
     return rollout.hold is None
 

@@ -77,10 +77,12 @@ class RolloutFacts:
     advance: Advance
 
 
-def find_facts(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RolloutFacts:
+def find_facts(
+    snapshot: Snapshot, counts: NodeCounts, run: RunState, now: datetime
+) -> RolloutFacts:
     """Return the places that are taken, and how far the rollout is."""
     places = find_places(snapshot, counts, now)
-    return RolloutFacts(places, advance(snapshot, counts, places, now))
+    return RolloutFacts(places, advance(snapshot, counts, places, run, now))
 
 
 def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunState:
@@ -128,7 +130,7 @@ def evaluate_rollout(
     """Return what the rollout does now; for a Job without one, only which nodes are set aside."""
     places, found = facts.places, facts.advance
     hold = find_hold(snapshot, now)
-    may_start = not starts_no_node(snapshot.job) and not run.is_enough and is_open(run)
+    may_start = not starts_no_node(snapshot.job) and not run.is_enough and run.is_open
     first_pods_at = _first_pods_at(snapshot, counts, now)
     turns: Mapping[str, int] = {}
     if found.progress is not None and may_start and hold is None and first_pods_at is None:
@@ -158,7 +160,7 @@ def evaluate_rollout(
         wake_at=min((moment for moment in moments if moment is not None), default=None),
         parts=found.parts if _needs_parts(snapshot.job, run) else (),
         may_create_parts=may_start,
-        keeps_parts=found.keeps_parts and not (run.has_ended or run.is_enough),
+        keeps_parts=found.keeps_parts and _needs_parts(snapshot.job, run),
     )
 
 
@@ -171,11 +173,6 @@ def _needs_parts(job: Job, run: RunState) -> bool:
     if run.is_enough or run.outcome == RunOutcome.SUCCEEDED:
         return False
     return run.outcome != RunOutcome.FAILED or not job.is_true(ConditionType.FAILED)
-
-
-def is_open(run: RunState) -> bool:
-    """Return whether nodes may start: the run is not paused, and has not failed."""
-    return run.outcome not in {RunOutcome.PAUSED, RunOutcome.FAILED}
 
 
 def keeps_turn(known: NodeRecord | None, record: NodeRecord) -> bool:

@@ -30,6 +30,7 @@ from job_controller.core.rollout.source_answers import find_queries, judge_answe
 from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.desired_count import find_completed
 from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.run_state import RunState
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.commands import plugin_command
 
@@ -59,8 +60,13 @@ class Advance:
     keeps_parts: bool = False
 
 
-def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetime) -> Advance:
-    """Return how far the rollout of a Job is now; nothing for a Job without one."""
+def advance(
+    snapshot: Snapshot, counts: NodeCounts, places: Places, run: RunState, now: datetime
+) -> Advance:
+    """Return how far the rollout of a Job is now; nothing for a Job without one.
+
+    `run` is what nodes and people say of the run, whatever the rollout does.
+    """
     job = snapshot.job
     rollout = job.spec.rollout
     if rollout is None:
@@ -83,8 +89,18 @@ def advance(snapshot: Snapshot, counts: NodeCounts, places: Places, now: datetim
         return Advance(failed, message=words, fails=FailedReason.IMAGE_PULL_FAILED, parts=parts)
     if known is None:
         return Advance(replace(progress, waits_for=""), parts=parts)
-    found = _advance_step(snapshot, counts, places, progress, now)
+    if run.is_open:
+        found = _advance_step(snapshot, counts, places, progress, now)
+    else:
+        # Too many nodes have failed, for instance. Those that are tried again are of this step.
+        found = _stay(progress)
     return replace(found, parts=(*parts, *found.parts))
+
+
+def _stay(progress: RolloutProgress) -> Advance:
+    """Return that the step stays as it is. Its script runs once in each try, also meanwhile."""
+    keeps_parts = progress.soak_started_at is not None
+    return Advance(replace(progress, waits_for=""), keeps_parts=keeps_parts)
 
 
 def _advance_step(
@@ -108,9 +124,7 @@ def _advance_step(
         # not known does not either.
         return _fail_check(progress)
     if not (counts.desired_is_known and counts.nodes_spec_is_applied):
-        # A script runs once in each try of its step, also if nodes are not counted meanwhile.
-        keeps_parts = progress.soak_started_at is not None
-        return Advance(replace(progress, waits_for=""), keeps_parts=keeps_parts)
+        return _stay(progress)
     members = find_members(snapshot, counts, places, progress.step)
     if not members.is_done:
         return Advance(replace(_with_unfinished_step(progress), waits_for=""))

@@ -64,6 +64,11 @@ class RunState:
     is_enough: bool = False
 
     @property
+    def is_open(self) -> bool:
+        """Whether nodes may start: the run is not paused, and has not failed."""
+        return self.outcome not in {RunOutcome.PAUSED, RunOutcome.FAILED}
+
+    @property
     def has_ended(self) -> bool:
         """Whether the run has succeeded or failed."""
         return self.outcome in {RunOutcome.SUCCEEDED, RunOutcome.FAILED}

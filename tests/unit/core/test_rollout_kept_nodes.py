@@ -6,10 +6,11 @@ import pytest
 
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
-from daemonset_job.api.rollout import Order, Step
+from daemonset_job.api.rollout import Check, Order, Step
 from daemonset_job.api.taints import Taint
 from tests.unit.builders import gated_pod
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld, steps
+from tests.unit.core.runs import spec
 
 NODES = ("a", "b", "c", "d")
 CANARY = steps(Step(nodes=1, soak_seconds=100))
@@ -208,3 +209,47 @@ def test_a_step_grows_by_no_node_that_has_left_and_is_still_counted(leaves, is_c
     assert world.started == ["a"]
     if is_completed:
         assert world.cluster.job.status.rollout.soak_started_at == soak
+
+
+@pytest.mark.parametrize("action", [FailureAction.FAIL_FAST, FailureAction.PAUSE])
+@pytest.mark.parametrize("first", [Step(nodes=2), Step(nodes=2, soak_seconds=3)])
+def test_a_step_does_not_end_while_too_many_nodes_have_failed(action, first):
+    """A node that is tried again afterwards has its turn before those of the next step."""
+    world = RolloutWorld(*NODES, rollout=steps(first), failure_policy=FailurePolicy(action))
+    world.step(6)
+    world.complete("a")
+    world.fail("b")
+    world.step(20)
+    assert world.cluster.job.status.rollout.step == 1
+    world.retry()
+    world.step(10)
+    assert world.started == ["a", "b", "b"]
+    world.complete("b")
+    world.step(10)
+    assert world.started == ["a", "b", "b", "c", "d"]
+
+
+def test_no_early_approval_ends_a_step_while_too_many_nodes_have_failed():
+    """Found by the simulation with checks and approvals."""
+    rollout = steps(Step(nodes=1, check=Check(node_ready=True)))
+    policy = FailurePolicy(FailureAction.PAUSE)
+    world = RolloutWorld(*NODES, rollout=rollout, failure_policy=policy)
+    world.request(approved_step=1)
+    world.step(6)
+    world.fail("a")
+    world.step(20)
+    world.retry()
+    world.step(10)
+    assert world.started == ["a", "a"]
+
+
+def test_a_step_ends_once_more_nodes_may_fail():
+    policy = FailurePolicy(FailureAction.PAUSE)
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=2)), failure_policy=policy)
+    world.step(6)
+    world.complete("a")
+    world.fail("b")
+    world.step(20)
+    spec(world.cluster, failure_policy=replace(policy, max_failed_nodes=1))
+    world.step(10)
+    assert world.started == ["a", "b", "c", "d"]
