@@ -67,3 +67,38 @@ def test_a_node_that_is_down_for_good_and_has_left_does_not_hold_the_others_up(l
 def test_a_place_that_is_never_free_is_a_violation():
     with patch.object(left_nodes, "left_limit", lambda _snapshot: timedelta(days=1)):
         assert run(Disturbance(10.0, "down", what="n0"), LEAVES[0]).kinds == {"stuck"}
+
+
+NODES_OF_STEPS = tuple(NodePlan(f"n{i}", (Task("done", 5.0),)) for i in range(4))
+APPROVED = {"maxParallel": 1, "steps": [{"nodes": 1, "approval": "Required"}]}
+APPROVAL = Disturbance(30.0, "approve", "default/sample", "1")
+
+
+def run_steps(rollout, *disturbances):
+    spec = {"image": "example/task:1", "rollout": rollout}
+    return simulate(Schedule(0, NODES_OF_STEPS, (JobPlan(spec=spec),), disturbances, calm=True))
+
+
+def test_a_node_that_is_deleted_before_its_task_began_is_no_violation_of_its_step():
+    """It has had its turn, so the other nodes follow together."""
+    down, leave = Disturbance(0.3, "down", what="n1"), Disturbance(2.0, "leave", what="n1")
+    assert not run_steps({"steps": [{"nodes": 2}]}, down, leave).violations
+
+
+@pytest.mark.parametrize(
+    "disturbances",
+    [
+        (
+            Disturbance(0.3, "cordon", what="n0", seconds=3.0),
+            Disturbance(0.3, "delete_pod", what="n0"),
+            Disturbance(0.4, "edit", "default/sample", "+n1", "nodes", 8.0),
+        ),
+        (
+            Disturbance(7.0, "edit", "default/sample", "-n9", "nodes"),
+            Disturbance(8.0, "taint", what="n0", mode="NoExecute"),
+        ),
+    ],
+    ids=["taken out", "leaves after an edit"],
+)
+def test_a_node_that_makes_room_in_its_step_is_no_violation(disturbances):
+    assert not run_steps(APPROVED, *disturbances, APPROVAL).violations

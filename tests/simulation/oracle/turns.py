@@ -166,9 +166,6 @@ class Turns:
         current = {machine.uid for machine in self._machines()}
         current |= {records[name]["uid"] for name in begun}
         counted = {len(begun), len(begun) + len(known - current)}
-        # One that the user took out made room for another one. Which spec is decided by when is not
-        # known.
-        counted |= {size - self._count_omitted(job_uid, begun) for size in counted}
         # One that had its turn, and was not desired before its task began, counts for its step.
         left = {
             name
@@ -180,13 +177,16 @@ class Turns:
         if run.machine.name in left:
             # It is back in its own step, or has its turn in a later one.
             counted |= {size + 1 for size in counted}
+        # One that the user took out made room for another one. Which spec is decided by when is not
+        # known.
+        counted |= {size - self._count_omitted(job, begun | left) for size in counted}
         known.add(run.machine.uid)
         full = [
             number
             for number, step in enumerate(steps, 1)
             if counted == {share(step["nodes"], size) for size in self._sizes[job_uid]}
         ]
-        if not full:
+        if not full or len(counted) > 1:
             return
         if is_true(job, "Complete") and not is_continuous(job):
             self._oracle.excuse("turns", "after the end")
@@ -205,7 +205,10 @@ class Turns:
                 self._oracle.violate("turns", words)
 
     def _has_left(self, job: Raw, record: Raw, name: str) -> bool:
-        """Return whether a node was not desired at some time since the Job was created."""
+        """Return whether a node is gone, or was not desired at some time of the Job."""
+        node = self._world.server.get(NODES, name, "")
+        if node is None or node["metadata"]["uid"] != record["uid"]:
+            return True
         born = self._oracle.born[job["metadata"]["uid"]]
         versions = self._oracle.completion.node_versions.versions.get(name, ())
         return any(
@@ -215,14 +218,20 @@ class Turns:
             for at, raw in versions
         )
 
-    def _count_omitted(self, job_uid: str, begun: Iterable[str]) -> int:
-        """Return how many of these nodes some version of an edited selection does not choose."""
-        specs = list(self._oracle.completion.specs[job_uid].values())
+    def _count_omitted(self, job: Raw, names: Iterable[str]) -> int:
+        """Return how many of these nodes some version of an edited selection does not choose.
+
+        After an edit, one that leaves by a label or a taint does not count either.
+        """
+        specs = list(self._oracle.completion.specs[job["metadata"]["uid"]].values())
         if all(intent.selection(spec) == intent.selection(specs[0]) for spec in specs):
             return 0
-        nodes = [self._world.server.get(NODES, name, "") for name in begun]
+        nodes = [self._world.server.get(NODES, name, "") for name in names]
         return sum(
-            not all(intent.matches(spec, raw) for spec in specs) for raw in nodes if raw is not None
+            not all(intent.matches(spec, raw) for spec in specs)
+            or not intent.placement(job["spec"], raw).should_run
+            for raw in nodes
+            if raw is not None
         )
 
     def _was_away(self, name: str) -> bool:
