@@ -156,3 +156,11 @@ def test_a_node_that_is_away_and_forgotten_is_seen():
     down = Disturbance(20.0, "shutdown", what="n2")
     with mutants.forgets_earlier_tries_of_absent_nodes():
         assert simulate(schedule(down, change(30.0, 2))).kinds & {"complete", "due again"}
+
+
+def test_a_start_in_a_pod_of_an_earlier_revision_keeps_no_node():
+    """The image is changed and changed back, so that the pod runs what is to run."""
+    nodes = NodePlan("n1"), NodePlan("n2", (Task("done", 30.0, on_term="deaf"),))
+    down = Disturbance(10.0, "not_ready", what="n2", seconds=20.0)
+    edited = schedule(change(1.0, 2, back=0.3), down, nodes=nodes)
+    assert not simulate(replace(edited, seed=2, calm=False)).violations

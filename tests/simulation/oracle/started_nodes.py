@@ -7,9 +7,9 @@ holds only if the controller was not disturbed within that time. A node that is 
 unreachable, or failed before its task has started, counts as long as that is on record. So does one
 whose pod is deleted to take the start of the run back.
 
-For policy Continuous, a start of an earlier revision counts only once the ledger has had the node.
-One that is on record for the newest revision counts also if there was none. A kubelet reports such
-a start of a pod that has ended with its node's shutdown.
+For policy Continuous, a start in a pod of an earlier revision counts only once the ledger has had
+the node, however late it is. A start that is on record for the newest revision counts also if there
+was none. A kubelet reports such a start of a pod that has ended with its node's shutdown.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from daemonset_job.api.names import ANNOTATION_REVISION
 from tests.simulation.server import DAEMON_SETS, NODES, PODS, Raw, controller_of
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ class StartedNodes:
     known: dict[tuple[str, str], float] = field(default_factory=dict)
     # Of nodes whose start is not on record: since when what counts for it is, and in which report.
     recorded: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
-    # When it last started, by the same.
-    started: dict[tuple[str, str], float] = field(default_factory=dict)
+    # The revision of the pod in which it last started, by the same.
+    started: dict[tuple[str, str], str] = field(default_factory=dict)
     # The revision of the start that is on record, by the same.
     revisions: dict[tuple[str, str], str] = field(default_factory=dict)
     # What the ledger has had, by the same.
@@ -57,7 +58,8 @@ class StartedNodes:
             return
         if job_uid := self.oracle.job_of.get(run.pod_uid):
             now, key = self.world.loop.moment, (job_uid, run.machine.uid)
-            self.started[key] = now
+            annotations = run.raw["metadata"].get("annotations") or {}
+            self.started[key] = annotations.get(ANNOTATION_REVISION, "")
             self.world.loop.call_later(KNOWN_SECONDS, self._note, key, run, now)
 
     def _note(self, key: tuple[str, str], run: PodRun, since: float) -> None:
@@ -98,14 +100,13 @@ class StartedNodes:
         found = [*self.known.items(), *((key, at) for key, (at, _) in self.recorded.items())]
         begun = {node for (job, node), at in found if job == job_uid and at < moment}
         if job_uid in (demands := self.oracle.demands).images:
-            since = demands.images[job_uid][-1].at
             newest = demands.revisions.get(job_uid)
             begun = {
                 node
                 for node in begun
                 if (job_uid, node) in self.entered | self.recorded.keys()
-                or self.revisions.get((job_uid, node)) == newest
-                or self.started.get((job_uid, node), -1.0) >= since
+                or newest
+                in {self.revisions.get((job_uid, node)), self.started.get((job_uid, node))}
             }
         return frozenset(begun)
 

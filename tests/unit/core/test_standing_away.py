@@ -14,7 +14,7 @@ from daemonset_job.api.taints import Taint
 from job_controller.core.state.counting import count_nodes
 from tests.unit.builders import NOW, START, SampleCluster, make_node, make_pod, seen_before
 from tests.unit.core.runs import conditions, run
-from tests.unit.core.standing_jobs import change, request, standing
+from tests.unit.core.standing_jobs import change, completed_by, request, standing, totals_of
 
 NOT_READY = Taint("node.kubernetes.io/not-ready", "NoSchedule")
 CHOSEN = Taint("maintenance", "NoSchedule")
@@ -84,6 +84,30 @@ def test_a_node_at_work_that_a_request_names_stays_desired_when_its_pod_is_gone(
     run(cluster)
     counts = count_nodes(seen_before(cluster.snapshot(), timedelta(minutes=2)), NOW)
     assert counts.names(NodeState.UNREACHABLE) == ["b"]
+
+
+def test_a_node_that_had_only_begun_before_a_change_is_skipped_while_it_is_away() -> None:
+    """What it had started counts no more. A node that was not Ready from the start is the same."""
+    cluster = standing("a", "b", completed=("a",))
+    run(cluster)
+    assert records(cluster)["b"]["attempts"] == 1
+    change(cluster, image="busybox:2")
+    completed_by(cluster, "a", cluster.job.revision)
+    cluster.pods = [
+        replace(pod, revision=cluster.job.revision) if pod.node_name == "a" else pod
+        for pod in cluster.pods
+    ]
+    run(cluster)
+    cluster.pods = [
+        replace(pod, is_terminating=True) if pod.node_name == "b" else pod for pod in cluster.pods
+    ]
+    run(cluster)
+    assert totals_of(cluster).desired == 2
+    shut_down(cluster, "b")
+    run(cluster)
+    counts = count_nodes(seen_before(cluster.snapshot(), timedelta(minutes=2)), NOW)
+    assert (counts.desired, set(counts.skipped)) == (1, {"b"})
+    assert conditions(cluster)["Complete"][0] == "True"
 
 
 def test_the_failure_of_a_node_that_an_administrator_tainted_stays_after_a_change() -> None:
