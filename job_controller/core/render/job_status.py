@@ -199,7 +199,9 @@ def _conditions(job: Job, found: Findings, now: datetime) -> list[Condition]:
         changes.append(Condition(ConditionType.FAILED, False, FailedReason.RETRYING, words))
     is_paused = _is_paused(job, counts, run)
     # A person may have suspended a failed run to correct it.
-    is_uncorrectable = run.outcome == RunOutcome.FAILED and bool(found.begun)
+    is_uncorrectable = (
+        run.outcome == RunOutcome.FAILED and bool(found.begun) and _may_be_paused(job, counts)
+    )
     if is_uncorrectable or (is_paused and job.is_suspended):
         changes.append(suspended(job, found.begun))
     elif is_paused:
@@ -299,13 +301,18 @@ def set_conditions(job: Job, changes: Sequence[Condition], now: datetime) -> tup
 
 
 def _is_paused(job: Job, counts: NodeCounts, run: RunState) -> bool:
-    """Return whether the run is paused: a pause was requested, and no new pod can start.
+    """Return whether the run is paused: a pause was requested, and no new pod can start."""
+    if run.has_ended or (not job.is_suspended and run.outcome != RunOutcome.PAUSED):
+        return False
+    return _may_be_paused(job, counts)
+
+
+def _may_be_paused(job: Job, counts: NodeCounts) -> bool:
+    """Return whether no new pod can start, if a pause was requested.
 
     Users may add nodes once they read it. Until the DaemonSet controller has observed the gate, a
     new node would start its work.
     """
-    if run.has_ended or (not job.is_suspended and run.outcome != RunOutcome.PAUSED):
-        return False
     return counts.new_pods_are_gated or job.is_true(ConditionType.SUSPENDED)
 
 

@@ -132,6 +132,18 @@ def test_a_run_whose_image_has_become_valid_on_a_node_stays():
     assert conditions(cluster)["Suspended"] == ("False", "Resumed")
 
 
+def test_a_failed_run_is_not_called_suspended_before_new_pods_have_the_gate():
+    """The API server may refuse the gate, and a pod that is created then starts its task."""
+    cluster = spec(failed(), suspend=True)
+    cluster.pods[1] = make_pod("b")
+    cluster.gated = False
+    decided(cluster)
+    assert "Suspended" not in conditions(cluster)
+    cluster.gated = True
+    decided(cluster)
+    assert conditions(cluster)["Suspended"] == ("True", "Suspended")
+
+
 # --- what is known of pods that are gone ----------------------------------------------------
 
 
