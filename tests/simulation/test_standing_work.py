@@ -138,6 +138,16 @@ def test_a_node_whose_labels_come_back_runs_again():
         assert "due again" in simulate(schedule(away, spec={**SPEC, **ZONE})).kinds
 
 
+@pytest.mark.parametrize("seconds", [3.0, 15.0])
+@pytest.mark.parametrize(("until", "times"), [(0.0, 1), (60.0, 2)], ids=["stays", "goes"])
+def test_a_node_whose_labels_come_back_runs_again_once_no_taint_keeps_it_out(until, times, seconds):
+    taint = Disturbance(20.0, "taint", what="n1", mode="NoSchedule", seconds=until)
+    away = Disturbance(30.0, "relabel", what="n1", seconds=seconds)
+    found = simulate(schedule(taint, away, spec={**SPEC, **ZONE}), is_tracing=True)
+    assert not found.violations
+    assert starts(found.trace, "n1") == times
+
+
 def test_a_node_that_left_stays_counted_whatever_is_asked_meanwhile():
     away = Disturbance(20.0, "relabel", what="n1")
     later = change(40.0, 2), rerun(60.0, "*@1")

@@ -1,8 +1,9 @@
 """Completed nodes that have left the selection of a Job of policy Continuous, and still count.
 
 One that an edit of the Job took out does not count, nor one that had not completed what was due
-when it left. Both answers are right if something was asked for, or taken back, while the controller
-did not have to know yet that the labels had left.
+when it left. Nor does one that a taint keeps out while it is due again. If that need not be known,
+its record says whether it is. Both answers are right if something was asked for, or taken back,
+while the controller did not have to know yet that the labels had left.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
 from tests.simulation import intent
+from tests.simulation.oracle import due_again, shards
 from tests.simulation.server import NODES, Raw
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ def completed_unselected(world: World, job: Raw, desired: Raw) -> list[dict[str,
             continue
         if intent.matches(job["spec"], raw):
             # Only a taint keeps it out.
+            record = shards.node_states(world, uid).get(name) or {}
+            if due_again.is_followed(world, uid, name, node_uid, record):
+                continue
             if world.oracle.has_met(uid, name, node_uid, demands.due(uid, name, node_uid)):
                 target = doubtful if demands.is_named_elsewhere(uid, name) else certain
                 target[name] = node_uid

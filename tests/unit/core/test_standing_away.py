@@ -12,9 +12,24 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Taint
 from job_controller.core.state.counting import count_nodes
-from tests.unit.builders import NOW, START, SampleCluster, make_node, make_pod, seen_before
+from tests.unit.builders import (
+    NOW,
+    START,
+    SampleCluster,
+    gated_pod,
+    make_node,
+    make_pod,
+    seen_before,
+)
 from tests.unit.core.runs import conditions, run
-from tests.unit.core.standing_jobs import change, completed_by, request, standing, totals_of
+from tests.unit.core.standing_jobs import (
+    change,
+    completed_by,
+    released,
+    request,
+    standing,
+    totals_of,
+)
 
 NOT_READY = Taint("node.kubernetes.io/not-ready", "NoSchedule")
 CHOSEN = Taint("maintenance", "NoSchedule")
@@ -142,6 +157,31 @@ def test_a_node_that_left_before_its_first_record_stays_counted() -> None:
     }
     counts = count_nodes(cluster.snapshot(), NOW)
     assert counts.completed_unselected == {"b"}
+
+
+def test_a_node_that_came_back_and_is_kept_out_by_a_taint_is_skipped_until_it_runs_again() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    change(cluster, nodes=NodeSelection(selector={"matchLabels": {"zone": "a"}}))
+    revision, inside = cluster.job.revision, replace(cluster.nodes["b"], labels={"zone": "a"})
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"zone": "a"})
+    cluster.nodes["b"] = inside
+    run(cluster)
+    cluster.nodes["b"] = replace(inside, labels={"zone": "b"}, taints=(CHOSEN,))
+    cluster.pods = [pod for pod in cluster.pods if pod.node_name != "b"]
+    cluster.desired = cluster.scheduled = 1
+    run(cluster)
+    assert totals_of(cluster).completed == 2
+    cluster.nodes["b"] = replace(inside, taints=(CHOSEN,))
+    run(cluster)
+    run(cluster)
+    totals = totals_of(cluster)
+    assert (totals.desired, totals.completed, totals.skipped_names) == (1, 1, "b")
+    cluster.nodes["b"] = inside
+    cluster.pods.append(gated_pod("b", serial=2, revision=revision))
+    cluster.desired = cluster.scheduled = 2
+    assert released(run(cluster)) == ["b"]
+    totals = totals_of(cluster)
+    assert (totals.desired, totals.completed, totals.waiting) == (2, 1, 1)
 
 
 def test_a_node_that_joined_with_a_pod_that_seems_older_makes_complete_false() -> None:
