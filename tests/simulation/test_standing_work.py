@@ -77,6 +77,14 @@ def test_a_change_back_within_seconds_runs_what_is_asked_for_last():
     assert starts(found.trace, "n1") in {1, 2, 3}
 
 
+def test_a_change_that_is_undone_before_it_is_read_begins_no_time_again():
+    """The node fails 30 s after its image could first not be pulled, whatever was undone since."""
+    nodes = NodePlan("n1"), NodePlan("n2", (Task("pull", 0.0),))
+    found = simulate(schedule(change(6.0, 2, back=0.002), nodes=nodes), is_tracing=True)
+    assert not found.violations
+    assert starts(found.trace, "n1") == 1
+
+
 def test_a_task_that_starts_before_the_request_is_on_record_need_not_count_for_it():
     """The run is suspended, and the report cannot be written for 20 s after the request."""
     drawn = generate_schedule(7301186)

@@ -160,6 +160,15 @@ class StartProblems:
                 self.shows(key, *shown)
         self.violated = {found for found in self.violated if found[0] != job_uid}
 
+    def changed(self, job_uid: str) -> None:
+        """Note that a user changes what runs: the controller may begin to count again.
+
+        It does once the status has the new revision.
+        """
+        self.retried_at[job_uid] = self.world.loop.moment
+        for node_uid in {key[1] for key in self.counts if key[0] == job_uid}:
+            self.rerun(job_uid, node_uid)
+
     def rerun(self, job_uid: str, node_uid: str) -> None:
         """Note that a user asked for a node to run again: the controller may begin to count again.
 

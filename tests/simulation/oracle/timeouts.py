@@ -129,11 +129,14 @@ class Timeouts:
     def job_written(self, old: Raw, new: Raw) -> None:
         """Note that a user asks for another try, or changes what runs."""
         before, after = (raw["metadata"].get("annotations") or {} for raw in (old, new))
-        is_retried = before.get(ANNOTATION_RETRY) != after.get(ANNOTATION_RETRY)
-        if is_retried or (is_continuous(new) and old["spec"]["image"] != new["spec"]["image"]):
-            self.start_problems.retried(new["metadata"]["uid"])
+        uid, revisions = new["metadata"]["uid"], {_revision(old), _revision(new)}
+        # A change that is undone before the status has its number is none.
+        is_revised = len(revisions) > 1 and "" not in revisions
+        if before.get(ANNOTATION_RETRY) != after.get(ANNOTATION_RETRY) or is_revised:
+            self.start_problems.retried(uid)
+        elif is_continuous(new) and old["spec"]["image"] != new["spec"]["image"]:
+            self.start_problems.changed(uid)
         if is_continuous(new) and before.get(ANNOTATION_RERUN) != after.get(ANNOTATION_RERUN):
-            uid = new["metadata"]["uid"]
             for node_uid in self.oracle.demands.reruns[uid][-1].nodes.values():
                 self.start_problems.rerun(uid, node_uid)
 
@@ -245,3 +248,8 @@ class Timeouts:
         schedule = self.world.schedule
         is_off = any(node.skew for node in schedule.nodes) or any(schedule.api_skews)
         return ", clocks differ" if is_off else ""
+
+
+def _revision(job: Raw) -> str:
+    """Return the revision that the status of a raw Job has, "" for none."""
+    return str((job.get("status") or {}).get("revision") or "")
