@@ -74,7 +74,8 @@ class Gates:
             excuse = self._window.get(self._owner[pod_uid], "")
             return excuse, "its DaemonSet was made without the gate, with work on record"
         read_at = self._read_at.get(pod_uid, {}).get(job_uid, -1.0)
-        if read_at < entered_at:
+        # In the same moment, the read may have come first.
+        if read_at <= entered_at:
             return (
                 ("stale read", "")
                 if read_at >= 0
