@@ -9,6 +9,7 @@ from tests.simulation import node_mutants as mutants
 from tests.simulation.generator import generate_schedule
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+from tests.simulation.server import JOBS
 
 KEY = "default/sample"
 SPEC = {"image": "example/task:1", "completion": {"policy": "Continuous"}}
@@ -154,6 +155,22 @@ def test_a_node_whose_labels_come_back_runs_again_once_no_taint_keeps_it_out(unt
     found = simulate(schedule(taint, away, spec={**SPEC, **ZONE}), is_tracing=True)
     assert not found.violations
     assert starts(found.trace, "n1") == times
+
+
+def test_a_node_that_came_back_and_left_again_before_it_ran_counts_no_more():
+    """It is due again as soon as it is back."""
+    nodes = NodePlan("n1", (Task("done", 10.0, on_term="deaf"),)), NodePlan("n2")
+    away = Disturbance(20.0, "relabel", what="n1", seconds=0.5)
+    again = Disturbance(22.5, "relabel", what="n1")
+    desired = []
+
+    def look(world):
+        (job,) = world.server.all(JOBS)
+        desired.append(job["status"]["nodes"]["desired"])
+
+    found = simulate(schedule(away, again, spec={**SPEC, **ZONE}, nodes=nodes), look=look)
+    assert not found.violations
+    assert desired == [1]
 
 
 def test_a_node_that_left_stays_counted_whatever_is_asked_meanwhile():

@@ -226,17 +226,21 @@ class Demands:
         facts = self.pods.get(pod_uid or "")
         if facts is None or facts.image != self.images[job_uid][-1].image:
             return True
-        jobs, nodes = facts.jobs_known, facts.nodes_known
+        jobs = facts.jobs_known
         return any(
             (
                 *(demand.at >= jobs for demand in self.images[job_uid][1:]),
                 *(demand.at >= jobs for demand in self._reruns_of(job_uid, node)),
-                *(
-                    demand.at >= nodes
-                    for demand in self.returns[job_uid]
-                    if demand.nodes.get(node) == node_uid
-                ),
+                self.has_returned(job_uid, node, node_uid, pod_uid),
             )
+        )
+
+    def has_returned(self, job_uid: str, node: str, node_uid: str, pod_uid: str | None) -> bool:
+        """Return whether labels of a node came back that a pod of it was not let start for."""
+        facts = self.pods.get(pod_uid or "")
+        return facts is None or any(
+            demand.at >= facts.nodes_known and demand.nodes.get(node) == node_uid
+            for demand in self.returns[job_uid]
         )
 
     def is_named_elsewhere(self, job_uid: str, node: str) -> bool:

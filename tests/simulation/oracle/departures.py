@@ -1,9 +1,10 @@
 """Completed nodes that have left the selection of a Job of policy Continuous, and still count.
 
 One that an edit of the Job took out does not count, nor one that had not completed what was due
-when it left. Nor does one that a taint keeps out while it is due again. If that need not be known,
-its record says whether it is. Both answers are right if something was asked for, or taken back,
-while the controller did not have to know yet that the labels had left.
+when it left. Nor does one that came back, is due again, and is kept out by a taint or has left once
+more. If the return need not be known, its record says whether it is. Both answers are right if
+something was asked for, or taken back, while the controller did not have to know yet that the
+labels had left.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
 from tests.simulation import intent
-from tests.simulation.oracle import due_again, shards
+from tests.simulation.oracle.shards import node_states
 from tests.simulation.server import NODES, Raw
 
 if TYPE_CHECKING:
@@ -28,11 +29,12 @@ def completed_unselected(world: World, job: Raw, desired: Raw) -> list[dict[str,
         name, node_uid = raw["metadata"]["name"], raw["metadata"]["uid"]
         if name in desired or world.oracle.evidence.entered.get((uid, name), ("",))[0] != node_uid:
             continue
+        pod_uid = world.oracle.evidence.entered_pods.get((uid, name))
+        is_completed = (node_states(world, uid).get(name) or {}).get("state") == "Completed"
+        if not is_completed and demands.has_returned(uid, name, node_uid, pod_uid):
+            continue
         if intent.matches(job["spec"], raw):
             # Only a taint keeps it out.
-            record = shards.node_states(world, uid).get(name) or {}
-            if due_again.is_followed(world, uid, name, node_uid, record):
-                continue
             if world.oracle.has_met(uid, name, node_uid, demands.due(uid, name, node_uid)):
                 target = doubtful if demands.is_named_elsewhere(uid, name) else certain
                 target[name] = node_uid
