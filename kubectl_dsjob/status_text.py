@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Final
 
 from daemonset_job.api.fold_names import fold
-from daemonset_job.api.reasons import SuspendedReason
+from daemonset_job.api.reasons import FailedReason, SuspendedReason
 from daemonset_job.api.states import NodeState, Phase
 from kubectl_dsjob.rollback_view import rollback_lines, rollback_step
 from kubectl_dsjob.run_view import NodeView, RunView
@@ -74,6 +74,9 @@ def next_step(view: RunView, flags: str = "") -> list[str]:
         return rollback_step(view.rollback, command)
     if view.exists and view.is_aborted:
         return _aborted_step(view, command, flags)
+    is_checked = view.phase == Phase.FAILED and view.reason == FailedReason.CHECK_FAILED
+    if view.exists and is_checked and not view.is_suspended:
+        return _check_step(view, command)
     return _open_step(view, command)
 
 
@@ -101,6 +104,17 @@ def _open_step(view: RunView, command: str) -> list[str]:
         way = command.format("report", view.name)
         return ["the Job is deleted, this is its report", f"  {way}"]
     return []
+
+
+def _check_step(view: RunView, command: str) -> list[str]:
+    """Return what is left to do after a failed check: a retry checks the step again."""
+    undo = command.format("rollback", view.name) + " --reason TEXT"
+    return [
+        "waits for: a retry, which checks the step again"
+        + (", or a rollback" if view.has_undo else ""),
+        f"  {command.format('retry', view.name)}",
+        *([f"  {undo}"] if view.has_undo else []),
+    ]
 
 
 def _holds(view: RunView, command: str) -> list[str]:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from daemonset_job.api.job import parse_job
 from daemonset_job.api.node_totals import NodeTotals
-from daemonset_job.api.states import NodeState
+from daemonset_job.api.states import NodeState, Phase
 from kubectl_dsjob.html_chart import completions
 from kubectl_dsjob.html_page import FAILURES_SHOWN, html_page
 from kubectl_dsjob.live_view import render
@@ -81,6 +81,16 @@ def test_a_rollout_says_how_far_it_is_and_what_it_waits_for():
     assert "all 2 steps are done" in status_screen(rolled_out(step=3), NOW, width=80)
     failed = rolled_out(checkFailure="node-1 is not Ready")
     assert "step 1 of 2: node-1 is not Ready" in status_screen(failed, NOW, width=80)
+
+
+def test_a_run_that_a_check_ended_waits_for_a_retry():
+    failed = {"type": "Failed", "status": "True", "reason": "CheckFailed", "message": "no"}
+    view = replace(rolled_out([failed]), phase=Phase.FAILED, reason="CheckFailed")
+    lines = status_screen(view, NOW, width=80).splitlines()
+    assert lines[-2:] == [
+        "waits for: a retry, which checks the step again",
+        "  kubectl dsjob retry sweep -n cli",
+    ]
 
 
 def paused(reason, message):
