@@ -22,6 +22,7 @@ def plan_words(job: Job) -> str:
         f"{job.name} would run {_task(spec)}",
         *_on_node(spec),
         *_limits(rollout),
+        *_empty_steps(job, rollout),
         *_steps(rollout),
     ]
     return "\n".join(lines)
@@ -62,6 +63,19 @@ def _limits(rollout: Rollout) -> Iterator[str]:
         found.append("images pulled on all nodes first")
     if found:
         yield f"limits: {', '.join(found)}"
+
+
+def _empty_steps(job: Job, rollout: Rollout) -> Iterator[str]:
+    """Say of each step of the plan that has no node why; it does not count the rest."""
+    plan = job.status.rollout.plan if job.status.rollout is not None else ()
+    counts = {batch.step: batch.count for batch in plan}
+    for number, step in enumerate(rollout.steps, 1):
+        if counts.get(number) != 0:
+            continue
+        if step.selector is None:
+            yield f"step {number} adds no node: `nodes` counts those of earlier steps, too"
+        else:
+            yield f"step {number} adds no node: its selector selects no further one"
 
 
 def _steps(rollout: Rollout) -> Iterator[str]:

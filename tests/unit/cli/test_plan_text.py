@@ -66,3 +66,15 @@ def test_what_an_author_wrote_controls_no_terminal_and_has_a_bound():
     found = words(image="a:1", args=["\x1b]0;owned\x07\nsweep is safe", "x" * 5000])
     assert found.isprintable()
     assert len(found) < 200
+
+
+def test_a_step_that_adds_no_node_is_named():
+    steps = [{"nodes": 2}, {"nodes": 1}, {"selector": {"matchLabels": {"a": "b"}}}, {"nodes": 3}]
+    plan = [{"step": each, "count": count} for each, count in enumerate((2, 0, 0, 1, 0), 1)]
+    status = {"rollout": {"step": 1, "steps": 4, "plan": plan}}
+    meta = {"name": "sweep", "uid": "u"}
+    body = {"metadata": meta, "spec": {"image": "a:1", "rollout": {"steps": steps}}}
+    assert plan_words(parse_job({**body, "status": status})).splitlines()[1:] == [
+        "step 2 adds no node: `nodes` counts those of earlier steps, too",
+        "step 3 adds no node: its selector selects no further one",
+    ]
