@@ -28,7 +28,8 @@ async def approve(target: Target, name: str, step: int | None) -> Answer:
         steps = len(job.spec.rollout.steps) if job.spec.rollout else 0
         if number > steps:
             way = f"See which one it is in: {_status_command(job)}"
-            raise CliError(f"{job.name} has {steps} steps, no step {number}", way, ExitCode.USAGE)
+            count = f"{steps} step{'' if steps == 1 else 's'}"
+            raise CliError(f"{job.name} has {count}, no step {number}", way, ExitCode.USAGE)
         approved.append(number)
         return _annotation(names.ANNOTATION_APPROVE, str(number))
 
@@ -51,9 +52,16 @@ async def promote(target: Target, name: str) -> Answer:
 async def abort(target: Target, name: str, reason: str) -> Answer:
     """End the run for good."""
     check_reason(reason, "an abort")
-    patch = _annotation(names.ANNOTATION_ABORT, reason)
-    await patch_job(target, name, lambda _job: patch)
+    await patch_job(target, name, lambda job: abort_patch_for(job, reason))
     return Answer(words=f"aborted {name}: no further node starts, and its report stays")
+
+
+def abort_patch_for(job: Job, reason: str) -> dict[str, Any]:
+    """Return the patch that ends a run; CliError if a person has ended it before."""
+    if job.is_aborted:
+        way = f"See how it ended: {_status_command(job)}"
+        raise CliError(f"{job.name} has been ended already", way, ExitCode.USAGE)
+    return _annotation(names.ANNOTATION_ABORT, reason)
 
 
 def check_reason(reason: str, what: str) -> None:

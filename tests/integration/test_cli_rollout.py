@@ -221,7 +221,7 @@ def test_a_step_that_the_rollout_does_not_have_is_not_approved(dsjob, rollout, a
     for step in ("2", "99999999999"):
         done = dsjob("approve", "sweep", "--step", step)
         assert done.returncode == 2, done
-        assert f"sweep has 1 steps, no step {step}" in done.stderr
+        assert f"sweep has 1 step, no step {step}" in done.stderr
     assert annotations() == {}
 
 

@@ -1,0 +1,24 @@
+"""What the commands about rollouts write, and what they refuse."""
+
+import pytest
+
+from daemonset_job.api.job import parse_job
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.rollout_writing import abort_patch_for
+
+
+def failed(reason):
+    condition = {"type": "Failed", "status": "True", "reason": reason}
+    meta = {"name": "sweep", "namespace": "cli", "uid": "u"}
+    status = {"phase": "Failed", "conditions": [condition]}
+    return parse_job({"metadata": meta, "spec": {"image": "i"}, "status": status})
+
+
+def test_a_second_abort_is_refused():
+    with pytest.raises(CliError, match="sweep has been ended already"):
+        abort_patch_for(failed("Aborted"), "again")
+
+
+def test_a_failed_run_can_be_aborted_so_that_no_retry_revives_it():
+    patch = abort_patch_for(failed("MaxFailedNodesExceeded"), "why")
+    assert patch == {"metadata": {"annotations": {"daemonset.darkowlzz.space/abort": "why"}}}
