@@ -16,6 +16,7 @@ from typing import Any, Final
 import typer
 
 from kubectl_dsjob.main import app
+from kubectl_dsjob.options import count_before_command, with_command_first
 from kubectl_dsjob.outputs import DryRun, Output
 
 # Directives of cobra: the shell completes file names, or only what is printed.
@@ -56,7 +57,12 @@ def complete(words: Sequence[str]) -> Candidates:
     """Return what may follow; the last word is the one that is being typed, "" for a new one."""
     *done, typed = words or [""]
     root: Any = typer.main.get_command(app)
-    verb, typed_options, position, pending = _parse(root, done)
+    at = count_before_command(done)
+    # Each command that reads has the options that may come before it.
+    before = ["status", *done] if at == len(done) else with_command_first(done)
+    verb, typed_options, position, pending = _parse(root, before)
+    if at == len(done) and not pending:
+        verb = ""
     command = root.commands.get(verb) if verb else root
     if "--" in done or command is None:
         return Candidates(directive=FILES)

@@ -16,6 +16,30 @@ _ORDER = (
 )
 
 
+# The options that name the cluster, each with a value.
+_TARGET_OPTIONS = ("-n", "--namespace", "--context", "--kubeconfig")
+
+
+def with_command_first(words: list[str]) -> list[str]:
+    """Return the words of a command line with the options before the command behind it."""
+    at = count_before_command(words)
+    return [*words[at : at + 1], *words[:at], *words[at + 1 :]]
+
+
+def count_before_command(words: list[str]) -> int:
+    """Return how many words of options that name the cluster a command line begins with."""
+    at = 0
+    while at < len(words):
+        name, equals, _ = words[at].partition("=")
+        if name in _TARGET_OPTIONS:
+            at += 1 if equals else 2
+        elif name.startswith("-n"):
+            at += 1
+        else:
+            break
+    return min(at, len(words))
+
+
 class _Group(TyperGroup):
     """Lists the commands in their order."""
 
@@ -23,6 +47,10 @@ class _Group(TyperGroup):
         """Return the names of the commands."""
         names = super().list_commands(ctx)
         return sorted(names, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the options that name the cluster also before the command, as kubectl does."""
+        return super().parse_args(ctx, with_command_first(args))
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option --help with a default that is a bool.

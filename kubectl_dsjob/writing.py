@@ -60,19 +60,28 @@ async def dry_run(target: Target, wish: manifests.Wish, output: Output, *, serve
 
 async def suspend(target: Target, name: str, *, is_suspended: bool) -> Answer:
     """Pause or resume a run."""
-    patch = manifests.suspend_patch(is_suspended=is_suspended)
-
-    def patch_for(job: Job) -> dict[str, Any]:
-        if not is_suspended and (job.is_aborted or job.requests.abort):
-            check_going_on(job)
-        return patch
-
+    patch_for = pause_patch_for if is_suspended else resume_patch_for
     await patch_job(target, name, patch_for)
     if is_suspended:
         words = f"{name} is suspended: no further node starts, and running tasks continue."
     else:
         words = f"{name} goes on."
     return Answer(words=words)
+
+
+def pause_patch_for(job: Job) -> dict[str, Any]:
+    """Return the patch that pauses a run; CliError if a person has ended it for good."""
+    if job.is_aborted:
+        way = f"See how it ended: kubectl dsjob status {at_job(job.name, job.namespace)}"
+        raise CliError(f"{job.name} is aborted: no further node starts in any case", way)
+    return manifests.suspend_patch(is_suspended=True)
+
+
+def resume_patch_for(job: Job) -> dict[str, Any]:
+    """Return the patch that lets a run go on; CliError if it is ended for good."""
+    if job.is_aborted or job.requests.abort:
+        check_going_on(job)
+    return manifests.suspend_patch(is_suspended=False)
 
 
 async def retry(target: Target, name: str) -> Answer:

@@ -20,6 +20,7 @@ from kubectl_dsjob.edge import as_cli_error
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.main import app
 from kubectl_dsjob.manifests import Wish, build_job, parse_labels, rerun_patch
+from kubectl_dsjob.options import with_command_first
 from kubectl_dsjob.target import namespace_of
 from tests.unit.cli.man_pages import FOLDER, pages
 from tests.unit.cli.reference import reference
@@ -47,6 +48,32 @@ def test_the_reference_is_the_help():
 def test_the_manual_pages_are_the_help():
     """Write them again with `make man`."""
     assert {page.name: page.read_text("utf-8") for page in FOLDER.glob("*.1")} == pages()
+
+
+@pytest.mark.parametrize(
+    ("words", "ordered"),
+    [
+        ("-n ours status sweep", "status -n ours sweep"),
+        ("-nours --context=lab status sweep", "status -nours --context=lab sweep"),
+        ("--kubeconfig file -n ours list", "list --kubeconfig file -n ours"),
+        ("status -n ours sweep", "status -n ours sweep"),
+        ("--help", "--help"),
+        ("-n ours", "-n ours"),
+        ("-n", "-n"),
+        ("", ""),
+    ],
+)
+def test_options_that_name_the_cluster_may_come_before_the_command(words, ordered):
+    """As with kubectl: `kubectl -n ours get pods`."""
+    assert with_command_first(words.split()) == ordered.split()
+
+
+def test_an_option_before_the_command_is_one_of_it(tmp_path, capsys):
+    missing = str(tmp_path / "none")
+    with pytest.raises(SystemExit) as error:
+        app(["--kubeconfig", missing, "status", "sweep"])
+    assert error.value.code == 2
+    assert missing in capsys.readouterr().err
 
 
 def test_a_manual_page_has_no_line_that_roff_takes_for_a_request():

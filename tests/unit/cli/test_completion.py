@@ -45,6 +45,16 @@ def test_commands_are_completed_with_what_they_do():
     assert complete(["sta"]).text().endswith(f"\n:{NO_FILES}\n")
 
 
+def test_the_cluster_may_be_named_before_the_command(kubectl):
+    assert words("-n", "ours", "sta") == ["status"]
+    assert "--watch" in words("-n", "ours", "status", "--")
+    assert words("--context=lab", "-n", "ours", "pause", "s") == ["sweep"]
+    assert {"--namespace", "ours", "--context", "lab"} <= {
+        part for word in kubectl[-1] for part in word.split("=")
+    }
+    assert complete(["--kubeconfig", ""]).directive == FILES
+
+
 def test_options_are_those_of_the_command_and_come_once():
     assert "--watch" in words("status", "--")
     assert "--watch" not in words("list", "--")

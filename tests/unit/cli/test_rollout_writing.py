@@ -5,6 +5,7 @@ import pytest
 from daemonset_job.api.job import parse_job
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.rollout_writing import abort_patch_for
+from kubectl_dsjob.writing import pause_patch_for, resume_patch_for
 
 
 def failed(reason):
@@ -22,3 +23,14 @@ def test_a_second_abort_is_refused():
 def test_a_failed_run_can_be_aborted_so_that_no_retry_revives_it():
     patch = abort_patch_for(failed("MaxFailedNodesExceeded"), "why")
     assert patch == {"metadata": {"annotations": {"daemonset.darkowlzz.space/abort": "why"}}}
+
+
+def test_a_run_that_is_aborted_is_not_paused():
+    """It would say that the run is suspended, and `resume` would be refused."""
+    with pytest.raises(CliError, match="sweep is aborted: no further node starts"):
+        pause_patch_for(failed("Aborted"))
+    with pytest.raises(CliError, match="sweep is aborted, and no retry revives it"):
+        resume_patch_for(failed("Aborted"))
+    # A run that has failed can be suspended to be corrected.
+    assert pause_patch_for(failed("CheckFailed")) == {"spec": {"suspend": True}}
+    assert resume_patch_for(failed("CheckFailed")) == {"spec": {"suspend": False}}
