@@ -12,6 +12,8 @@ from daemonset_job.api.managed_fields import find_annotation_manager
 PROMOTE_ALL: Final = "all"
 # Characters of the text of an abort, or of a rollback, that are kept.
 ABORT_LIMIT: Final = 256
+# Characters of an approval that is none which are kept.
+APPROVAL_LIMIT: Final = 40
 # Digits of the number of a step.
 _DIGITS_LIMIT: Final = 6
 _KEYS: Final = (
@@ -26,12 +28,14 @@ _KEYS: Final = (
 class RolloutRequests:
     """The requests in a Job's annotations, and the clients that wrote them, "" if not known.
 
-    `approved_step` is the step that a person approves, 0 for none. `is_promoted`: the remaining
-    soaks and approvals are to be left out. `abort` is why the run is to end, "" for no abort, and
-    `rollback` why it is to be rolled back.
+    `approved_step` is the step that a person approves, 0 for none. `other_approval` is how an
+    approval begins that names no step, "" for none. `is_promoted`: the remaining soaks and
+    approvals are to be left out. `abort` is why the run is to end, "" for no abort, and `rollback`
+    why it is to be rolled back.
     """
 
     approved_step: int = 0
+    other_approval: str = ""
     is_promoted: bool = False
     abort: str = ""
     rollback: str = ""
@@ -51,6 +55,7 @@ def parse_requests(meta: Mapping[str, Any]) -> RolloutRequests:
     is_number = step.isascii() and step.isdigit() and len(step) <= _DIGITS_LIMIT
     return RolloutRequests(
         approved_step=int(step) if is_number else 0,
+        other_approval="" if is_number else approve[:APPROVAL_LIMIT],
         is_promoted=promote.strip() == PROMOTE_ALL,
         abort=abort[:ABORT_LIMIT],
         rollback=rollback[:ABORT_LIMIT],

@@ -33,6 +33,7 @@ from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.commands import plugin_command
+from job_controller.core.text.sanitize import single_line
 
 # How often nodes and pods are looked at again while a check has not passed.
 POLL_SECONDS: Final = 5.0
@@ -328,7 +329,11 @@ def _name(progress: RolloutProgress) -> str:
 
 
 def _approve_command(job: Job, progress: RolloutProgress) -> str:
-    return (
+    words = (
         f"{plugin_command('approve', job)} lets it go on (it sets the "
         f"annotation daemonset.darkowlzz.space/approve={progress.step})"
     )
+    value = job.requests.other_approval
+    if job.requests.approved_step > progress.steps:
+        value = str(job.requests.approved_step)
+    return f"{words}; it has the value '{single_line(value)}', which is no step" if value else words

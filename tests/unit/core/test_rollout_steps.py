@@ -223,6 +223,27 @@ def test_after_a_retry_nobody_is_asked_before_the_step_is_over_once_more():
     assert world.cluster.job.status.rollout.waits_for
 
 
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"other_approval": "y\nes"}, "has the value 'y es', which is no step"),
+        ({"approved_step": 7}, "has the value '7', which is no step"),
+    ],
+)
+def test_an_approval_that_names_no_step_is_quoted(request_, words):
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, needs_approval=True)))
+    run_batch(world)
+    world.step(5)
+    assert "which is no step" not in world.condition("Suspended")[2]
+    world.request(**request_)
+    world.step(5)
+    status, reason, message = world.condition("Suspended")
+    assert (status, reason) == ("True", "WaitingForApproval")
+    assert message.endswith(words)
+    asked = [e for e in world.cluster.report_status["history"] if e["reason"] == reason]
+    assert len(asked) == 1
+
+
 def test_an_early_approval_counts_when_the_step_is_done():
     world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, needs_approval=True)))
     world.request(approved_step=1)
