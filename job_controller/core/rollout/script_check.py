@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
@@ -44,6 +44,14 @@ class ScriptCheck:
     wake_at: datetime | None = None
 
 
+class _Nodes(NamedTuple):
+    """The names of the nodes that the present Job asks, those due among them, and of all there."""
+
+    asked: Sequence[str]
+    due: Sequence[str]
+    there: Sequence[str]
+
+
 def check_by_script(
     snapshot: Snapshot,
     check: Check,
@@ -64,11 +72,13 @@ def check_by_script(
     if not left:
         return ScriptCheck(PASSED, progress)
     due = left[:BATCH_NODES]
+    of_step = _Nodes(due, due, there)
     part = _part(snapshot, check, progress, due)
     if begun := _nodes_of_begun(snapshot, part, progress, left):
         part = _part(snapshot, check, progress, begun)
         due = [name for name in left if name in begun]
-    return _judge(snapshot, check, ScriptCheck(PASSED, progress, part), (due, there), now)
+        of_step = _Nodes([name for name in begun if name in snapshot.nodes], due, there)
+    return _judge(snapshot, check, ScriptCheck(PASSED, progress, part), of_step, now)
 
 
 def _nodes_of_begun(
@@ -113,22 +123,21 @@ def _judge(
     snapshot: Snapshot,
     check: Check,
     found: ScriptCheck,
-    nodes: tuple[Sequence[str], Sequence[str]],
+    nodes: _Nodes,
     now: datetime,
 ) -> ScriptCheck:
-    due, all_nodes = nodes
+    due = nodes.due
     part, progress = found.part, found.progress
     assert part is not None
     run = find_part(snapshot, part)
     match owned_outcome(run):
         case OwnedOutcome.SUCCEEDED:
             assert run is not None
-            asked = [name for name in part.spec["nodes"]["include"] if name in snapshot.nodes]
-            if words := _describe_lacking(run, asked):
+            if words := _describe_lacking(run, nodes.asked):
                 return _inconclusive(found, words)
             progress = replace(progress, script_checked_up_to=due[-1])
-            left = [name for name in all_nodes if name > due[-1]]
-            words = f"its script has passed on {len(all_nodes) - len(left)} nodes, others follow"
+            left = [name for name in nodes.there if name > due[-1]]
+            words = f"its script has passed on {len(nodes.there) - len(left)} nodes, others follow"
             open_ = CheckResult(CheckState.NOT_YET, words)
             return replace(found, progress=progress, result=open_ if left else PASSED)
         case OwnedOutcome.FAILED:
