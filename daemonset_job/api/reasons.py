@@ -183,6 +183,13 @@ class ProgressingReason(Reason):
             "volume, the sandbox, or a large image."
         ),
     )
+    NOT_SCHEDULED = (
+        "NotScheduled",
+        (
+            "For 45 s no scheduler has looked at pods: kube-scheduler is away, or none has the "
+            "`schedulerName` in `spec.template`."
+        ),
+    )
     FOREIGN_SCHEDULING_GATE = "ForeignSchedulingGate", "Pods have scheduling gates of others."
     UNSCHEDULABLE = "Unschedulable", "Nodes have no room for the pod."
     NODES_UNREACHABLE = (
@@ -432,6 +439,13 @@ class NodeReason(Reason):
     TASK_NOT_STARTED = (
         "TaskNotStarted",
         "The pod is on its node, its task has not started for 45 s, and nothing says why.",
+    )
+    NOT_SCHEDULED = (
+        "NotScheduled",
+        (
+            "For 45 s no scheduler has looked at the pod: kube-scheduler is away, or none has the "
+            "`schedulerName` in `spec.template`."
+        ),
     )
     FOREIGN_SCHEDULING_GATE = (
         "ForeignSchedulingGate",

@@ -72,6 +72,15 @@ def test_pod_security_that_forbids_the_pods_is_said(cluster, namespace):
     assert "hostPath" in message
 
 
+def test_a_scheduler_that_does_not_exist_is_said(cluster, namespace):
+    template = {"spec": {"schedulerName": "batch-schedular"}}
+    cluster.apply(make_job("unseen", namespace, template=template, **shell("echo done;" + WAIT)))
+
+    message = progressing(cluster, namespace, "unseen", "NotScheduled", 100)
+
+    assert "schedulerName in spec.template" in message
+
+
 def templated(namespace, **container):
     """Return a Job whose template has these fields of the task's container."""
     template = {"spec": {"containers": [{"name": "job-container", **container}]}}

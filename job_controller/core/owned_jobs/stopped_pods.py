@@ -22,6 +22,7 @@ _CANNOT_START: Final = frozenset(
         NodeReason.IMAGE_PULL_FAILED,
         NodeReason.CONTAINER_START_FAILED,
         NodeReason.TASK_NOT_STARTED,
+        NodeReason.NOT_SCHEDULED,
         NodeReason.UNSCHEDULABLE,
         NodeReason.FOREIGN_SCHEDULING_GATE,
     }

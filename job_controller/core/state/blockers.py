@@ -47,6 +47,10 @@ _NODE_BLOCKERS = {
         ProgressingReason.TASK_NOT_STARTED,
         "{nodes} have not started the task",
     ),
+    NodeReason.NOT_SCHEDULED: (
+        ProgressingReason.NOT_SCHEDULED,
+        "{nodes} have a pod that no scheduler has looked at",
+    ),
     NodeReason.FOREIGN_SCHEDULING_GATE: (
         ProgressingReason.FOREIGN_SCHEDULING_GATE,
         "{nodes} have pods with scheduling gates of another system",

@@ -34,6 +34,7 @@ _LEFT: Final = "left"
 _OWNED_FAILED: Final = "owned failed"
 BLOCKED: Final = "blocked"
 UNEXPLAINED: Final = "unexplained"
+UNSEEN: Final = "unseen by a scheduler"
 REJECTED: Final = "rejected"
 UNSCHEDULABLE: Final = "unschedulable"
 # The kinds of causes that keep a task from starting, by reason. Each kind has its own timer.
@@ -160,8 +161,9 @@ def not_starting(node: Node, pod: Pod, retry: str, seen: Sightings) -> Fact | No
         return None
     cause = find_cause(pod)
     if cause is None:
-        is_unexplained = pod.is_scheduled and not pod.has_init_running and not pod.is_disrupted
-        return _of_start(pod, UNEXPLAINED, retry) if is_unexplained else None
+        is_unexplained = not pod.has_init_running and not pod.is_disrupted
+        kind = UNEXPLAINED if pod.is_scheduled else UNSEEN
+        return _of_start(pod, kind, retry) if is_unexplained else None
     kind = _KINDS.get(cause.reason, "")
     if kind == REJECTED:
         return pods_rejected(node, retry, pod.revision)

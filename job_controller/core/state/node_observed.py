@@ -20,7 +20,7 @@ from job_controller.core.state.causes import (
     is_backing_off,
     is_start_pending,
 )
-from job_controller.core.state.first_seen import UNEXPLAINED, pods_rejected
+from job_controller.core.state.first_seen import pods_rejected
 from job_controller.core.state.node_context import (
     NodeInputs,
     RunContext,
@@ -28,12 +28,16 @@ from job_controller.core.state.node_context import (
     is_of_pod,
 )
 from job_controller.core.state.node_exits import end_message, last_code
-from job_controller.core.state.node_timeouts import find_start_fact, report_at
+from job_controller.core.state.node_timeouts import SILENT_REASONS, find_start_fact, report_at
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
 
 # The causes of a task that does not start that only events can name.
 UNEXPLAINED_WORDS: Final = (
     "a large image, or a volume that cannot be mounted; see `kubectl describe pod`"
+)
+_NOT_SCHEDULED_WORDS: Final = (
+    "no scheduler has looked at the pod: check that kube-scheduler is running, and schedulerName "
+    "in spec.template"
 )
 # Reasons for which a container is not created.
 _CREATE_FAILURES: Final = frozenset(
@@ -109,12 +113,13 @@ def _waiting_reason(context: RunContext, inputs: NodeInputs) -> tuple[str, str]:
 def _unexplained_reason(context: RunContext, inputs: NodeInputs) -> tuple[str, str]:
     """Return reason and message for a task that does not start without a known cause."""
     pod, fact = inputs.pod, find_start_fact(context, inputs)
-    if fact is None or fact.kind != UNEXPLAINED:
+    reason = SILENT_REASONS.get(fact.kind) if fact is not None else None
+    if fact is None or reason is None:
         return "", ""
-    if context.now < report_at(context, fact) and not context.was_recorded_as(
-        inputs, NodeReason.TASK_NOT_STARTED
-    ):
+    if context.now < report_at(context, fact) and not context.was_recorded_as(inputs, reason):
         return "", ""
+    if reason == NodeReason.NOT_SCHEDULED:
+        return reason, _NOT_SCHEDULED_WORDS
     pod_uid, mount_message = context.failed_mount
     if mount_message and pod_uid == pod.uid:
         return NodeReason.TASK_NOT_STARTED, single_line(mount_message)

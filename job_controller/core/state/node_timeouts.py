@@ -10,7 +10,13 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.causes import PERMANENT_REASONS
-from job_controller.core.state.first_seen import UNEXPLAINED, Fact, not_starting, pods_rejected
+from job_controller.core.state.first_seen import (
+    UNEXPLAINED,
+    UNSEEN,
+    Fact,
+    not_starting,
+    pods_rejected,
+)
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_exits import decidable_at, failed_record
 
@@ -20,12 +26,18 @@ from job_controller.core.state.node_exits import decidable_at, failed_record
 UNEXPLAINED_REPORT_AFTER: Final = timedelta(seconds=45)
 UNEXPLAINED_FACTOR: Final = 3
 
+# The reasons for which no object says why, by the kind of fact.
+SILENT_REASONS: Final[Mapping[str, NodeReason]] = {
+    UNEXPLAINED: NodeReason.TASK_NOT_STARTED,
+    UNSEEN: NodeReason.NOT_SCHEDULED,
+}
 # Reasons of waiting nodes that become failures with time, and the reason of the failure.
 _START_FAILURES: Final[Mapping[str, NodeReason]] = {
     NodeReason.IMAGE_PULL_FAILED: NodeReason.IMAGE_PULL_FAILED,
     NodeReason.CONTAINER_START_FAILED: NodeReason.CONTAINER_START_FAILED,
     NodeReason.POD_REJECTED: NodeReason.POD_REJECTED,
     NodeReason.TASK_NOT_STARTED: NodeReason.CONTAINER_START_FAILED,
+    NodeReason.NOT_SCHEDULED: NodeReason.UNSCHEDULABLE,
     NodeReason.UNSCHEDULABLE: NodeReason.UNSCHEDULABLE,
 }
 
@@ -71,12 +83,11 @@ def _start_deadline(
 
     The reason is "" if only the time of the next report is known.
     """
-    if record.reason not in _START_FAILURES or (
-        fact.kind == UNEXPLAINED and record.reason != NodeReason.TASK_NOT_STARTED
-    ):
+    silent = SILENT_REASONS.get(fact.kind)
+    if record.reason not in _START_FAILURES or silent not in {None, record.reason}:
         return report_at(context, fact), "", ""
     waiting = inputs.pod.container.reason if inputs.pod.container is not None else ""
-    factor = UNEXPLAINED_FACTOR if fact.kind == UNEXPLAINED else waiting not in PERMANENT_REASONS
+    factor = UNEXPLAINED_FACTOR if silent else waiting not in PERMANENT_REASONS
     limit = context.first_seen(fact) + timedelta(seconds=context.timeouts.start_seconds * factor)
     # A task that printed the token before its newest end has completed.
     limit = max(limit, decidable_at(context, record, inputs))

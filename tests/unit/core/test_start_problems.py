@@ -21,7 +21,7 @@ from tests.unit.builders import (
     seen_before,
 )
 from tests.unit.core.node_states import SPEC, assess, crashed, with_container
-from tests.unit.core.runs import run
+from tests.unit.core.runs import reason_of, run
 
 
 @pytest.mark.parametrize(
@@ -299,3 +299,28 @@ def test_a_pod_without_room_fails_its_node_after_a_while():
         "Unschedulable",
         "Insufficient cpu",
     )
+
+
+def test_a_pod_that_no_scheduler_looks_at_is_reported_in_a_minute_and_fails_late():
+    """The scheduler is away, or `schedulerName` in the template names none."""
+    pod = make_pod("a", state="", is_scheduled=False)
+    first = assess(pod, seen=None)
+    assert (first.record.state, first.record.reason) == ("Waiting", "")
+    assert first.wake_at == NOW + timedelta(seconds=45)
+    record = assess(pod, seen=45).record
+    assert (record.state, record.reason) == ("Waiting", "NotScheduled")
+    assert "schedulerName" in record.message
+    assert assess(pod, seen=None, record=record).record == record
+    late = assess(pod, seen=900).record
+    assert (late.state, late.reason, late.message) == ("Failed", "Unschedulable", record.message)
+    # The time on its node counts from when it is there.
+    scheduled = replace(pod, is_scheduled=True)
+    assert assess(scheduled, seen=44, record=record).record.reason == ""
+    assert assess(scheduled, seen=45, record=record).record.reason == "TaskNotStarted"
+
+
+def test_the_status_of_a_job_says_that_no_scheduler_looks_at_its_pods():
+    cluster = make_cluster("a", "b", gated=True)
+    cluster.pods[1] = make_pod("b", state="", is_scheduled=False)
+    assert reason_of(run(cluster, seen=timedelta(seconds=44))) == "NodesActive"
+    assert reason_of(run(cluster, seen=timedelta(seconds=45))) == "NotScheduled"
