@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -93,6 +94,14 @@ def _default_signals() -> None:
 def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
     process.send_signal(number)
     return process.wait(PATIENCE_SECONDS)
+
+
+def is_asleep(process: subprocess.Popen[str]) -> bool:
+    """Return whether the shell waits for a `sleep` (proc_pid_task(5): children)."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    with suppress(FileNotFoundError):
+        return any(Path(f"/proc/{pid}/comm").read_text() == "sleep\n" for pid in children)
+    return False
 
 
 @pytest.fixture(params=SHELLS)
@@ -404,13 +413,13 @@ def test_beyond_the_limit_it_waits_before_it_ends(task):
     """Meanwhile the log of the failure can be read: the kubelet keeps that of one former start."""
     task.script("10-fail", "exit 7")
     assert task.run(ATTEMPTS_LIMIT="1") == 7
-    process = task.start(ATTEMPTS_LIMIT="1", LIMIT_PAUSE_SECONDS="1")
-    time.sleep(0.5)
+    process = task.start(ATTEMPTS_LIMIT="1", LIMIT_PAUSE_SECONDS="2")
+    task.wait_for(lambda: is_asleep(process))
     assert (process.poll(), task.output, task.errors) == (None, "", "")
     assert process.wait(PATIENCE_SECONDS) == 7
     assert "not started again" in task.errors
     process = task.start(ATTEMPTS_LIMIT="1", LIMIT_PAUSE_SECONDS="600")
-    time.sleep(0.5)
+    task.wait_for(lambda: is_asleep(process))
     assert stop(process) == 143
 
 
