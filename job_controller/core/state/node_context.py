@@ -83,6 +83,15 @@ class RunContext:
                 return rule.action
         return RuleAction.RETRY
 
+    def ignores(self, code: int | None) -> bool:
+        """Return whether an end with this exit code does not count as a failure.
+
+        One whose code is unknown (None) does not count if any rule ignores failures.
+        """
+        if code is not None:
+            return self.rule_action(code) == RuleAction.IGNORE
+        return any(rule.action == RuleAction.IGNORE for rule in self.spec.failure_policy.rules)
+
     def was_recorded_as(self, inputs: NodeInputs, what: str) -> bool:
         """Return whether the node's record has that state or reason."""
         known = inputs.own_record

@@ -52,12 +52,15 @@ def task_failure(
         return replace(failed, finished_at=evidence.failure_time), None
     container = pod.container
     code = record.exit_code
-    if container is None or code is None or record.state != NodeState.ACTIVE:
+    if container is None or record.state != NodeState.ACTIVE:
+        return None, None
+    if code is None and context.spec.completion.mode != CompletionMode.LOG:
+        # The kubelet does not know how the task ended. It may have succeeded.
         return None, None
     if context.is_success(code) or not record.finished_in_pod or pod.is_disrupted:
         # A disruption is no failure of the task: the DaemonSet controller creates another pod.
         return None, None
-    fatal = context.rule_action(code) == RuleAction.FAIL
+    fatal = code is not None and context.rule_action(code) == RuleAction.FAIL
     if not fatal and record.finished_in_pod - record.ignored_failures <= context.spec.backoff_limit:
         return None, None
     finished = container.finished_at or container.last_finished_at
@@ -65,7 +68,10 @@ def task_failure(
     if context.now < moment:
         return None, moment
     reason = NodeReason.FAILURE_POLICY_RULE if fatal else NodeReason.BACKOFF_LIMIT_EXCEEDED
-    return failed_record(record, reason, end_message(container), at=finished), None
+    # What is shown of a task that restarts is of its newest end, which the kubelet may have lost.
+    is_shown = record.reason == NodeReason.RESTARTING
+    message = record.message if is_shown else end_message(container)
+    return failed_record(record, reason, message, at=finished), None
 
 
 def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:

@@ -6,8 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from daemonset_job.api.choices import RuleAction
-from daemonset_job.api.container import ended_count
+from daemonset_job.api.container import Container, ended_count
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
@@ -70,19 +69,18 @@ def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs)
             reason, message = record.reason, record.message
         return replace(base, reason=reason, message=message)
     code, count = last_code(container), ended_count(container)
+    if code is None and count and count == base.finished_in_pod:
+        # The kubelet has removed the container of an end that is on record.
+        code = record.exit_code
     newly = count - base.finished_in_pod
     # The kubelet keeps only the last exit. Ends that the controller has not seen count like it.
     # They are few: the kubelet waits ten seconds or more between restarts.
-    ignored = (
-        newly
-        if newly > 0 and code is not None and context.rule_action(code) == RuleAction.IGNORE
-        else 0
-    )
+    ignored = newly if newly > 0 and context.ignores(code) else 0
     failing = count > 0 and not context.is_success(code)
     started = container.started_at or pod.started_at
     reason, message = _not_restarting_reason(context, record, inputs, count)
     if not reason and failing:
-        reason, message = NodeReason.RESTARTING, end_message(container)
+        reason, message = NodeReason.RESTARTING, _message_of_end(record, container, base, count)
     return replace(
         base,
         state=NodeState.ACTIVE,
@@ -148,6 +146,15 @@ def _not_restarting_reason(
         # The kubelet backs off between two attempts to create the container.
         return record.reason, record.message
     return "", ""
+
+
+def _message_of_end(
+    record: NodeRecord, container: Container, base: NodeRecord, count: int
+) -> str:
+    """Return how the newest start ended, as on record if the kubelet does not know it any more."""
+    is_known = last_code(container) is not None
+    is_on_record = record.reason == NodeReason.RESTARTING and count == base.finished_in_pod
+    return record.message if is_on_record and not is_known else end_message(container)
 
 
 def _active_since(context: RunContext, record: NodeRecord, pod: Pod) -> datetime | None:

@@ -88,6 +88,42 @@ def test_an_attempt_under_way_is_not_counted_as_failed():
     assert assess(running).record.state == "Active"
 
 
+def test_an_end_that_the_kubelet_has_forgotten_counts_in_mode_log():
+    """A kubelet can remove the ended container while it starts the next one; seen on a busy node."""
+    record = assess(with_container(restart_count=2)).record
+    assert (record.state, record.reason, record.exit_code) == (
+        "Failed",
+        "BackoffLimitExceeded",
+        None,
+    )
+    assert record.message == "ended with an unknown exit code after 2 attempts"
+    assert assess(with_container(restart_count=1)).record.state == "Active"
+
+
+def test_an_end_that_the_kubelet_has_forgotten_counts_with_the_code_on_record():
+    spec = replace(SPEC, completion=Completion(mode="Exit"))
+    shown = assess(crashed(code=3, restarts=1), spec=spec, seen=None).record
+    assert (shown.state, shown.reason, shown.exit_code) == ("Active", "Restarting", 3)
+    forgotten = with_container(restart_count=2)
+    record = assess(forgotten, record=shown, spec=spec).record
+    assert (record.state, record.exit_code, record.message) == (
+        "Failed",
+        3,
+        "exit 3 after 2 attempts",
+    )
+
+
+def test_an_end_that_nothing_knows_any_more_may_have_been_a_success_in_mode_exit():
+    spec = replace(SPEC, completion=Completion(mode="Exit"))
+    record = assess(with_container(restart_count=2), spec=spec).record
+    assert (record.state, record.reason) == ("Active", "Restarting")
+
+
+def test_an_end_that_the_kubelet_has_forgotten_does_not_count_if_a_rule_ignores_some():
+    spec = replace(SPEC, backoff_limit=0, failure_policy=RULES)
+    assert assess(with_container(restart_count=2), spec=spec).record.state == "Active"
+
+
 @pytest.mark.parametrize("at", [OLD, NOW + timedelta(hours=1), NOW - timedelta(days=1)])
 def test_the_ledger_is_given_time_before_an_exit_is_judged(at):
     """From when the controller saw the exit, whatever the clock of the node says."""
