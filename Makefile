@@ -64,12 +64,12 @@ check: $(VENV) ## ruff, mypy --strict, import rules, rules of language
 	$(PYTEST) tests/unit/test_language.py -q
 language: $(VENV) ## list violations of the rules of language
 	@.venv/bin/python -m tests.unit.language
-test-unit: $(VENV) ## no input, no output, no sleep; simulated clusters included
-	$(PYTEST) tests/unit tests/simulation tests/fuzz -n $(WORKERS) -m 'not on_demand'
+test-unit: $(VENV) ## simulated clusters included; real are only shells, under which scripts run
+	tests/once-more unit $(PYTEST) tests/unit tests/simulation tests/fuzz -n $(WORKERS) -m 'not on_demand'
 test-simulation-long: $(VENV) ## simulated clusters of 1,000 nodes, not in `make test`
 	$(PYTEST) tests/simulation -m on_demand
 test-contract: $(VENV) ## against a scripted API server in the same process
-	$(PYTEST) tests/contract -n $(WORKERS)
+	tests/once-more contract $(PYTEST) tests/contract -n $(WORKERS)
 test-integration: $(VENV) ## against a real kube-apiserver and etcd
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) tests/once-more integration $(PYTEST) tests/integration -n $(WORKERS) -m 'not on_demand'
 test-integration-long: $(VENV) ## integration tests that take minutes each, not in `make test`

@@ -16,7 +16,7 @@ RUN_ONCE = Path(__file__).resolve().parents[2] / "images" / "task" / "run-once"
 # dash is the image's sh; busybox is what people put it into otherwise.
 _SHELLS = {"dash": ["dash"], "busybox": ["busybox", "sh"], "bash": ["bash", "--posix"]}
 SHELLS = {name: command for name, command in _SHELLS.items() if shutil.which(command[0])}
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 
 
 @dataclass
@@ -297,7 +297,7 @@ def test_a_wrong_setting_is_refused_before_the_work(task, seconds):
 def test_waiting_costs_nothing(task):
     task.script("a", "true")
     process = task.start()
-    task.wait_for(lambda: "done" in task.lines)
+    task.wait_for(lambda: "done" in task.lines and is_asleep(process))
 
     def ticks() -> int:
         # utime and stime of the process and of its waited-for children (proc(5)).
