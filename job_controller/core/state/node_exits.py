@@ -52,10 +52,9 @@ def task_failure(
         return replace(failed, finished_at=evidence.failure_time), None
     container = pod.container
     code = record.exit_code
-    if container is None or record.state != NodeState.ACTIVE:
-        return None, None
-    if code is None and context.spec.completion.mode != CompletionMode.LOG:
-        # The kubelet does not know how the task ended. It may have succeeded.
+    # In mode Exit, an end that the kubelet has forgotten may have been a success.
+    is_unknown = code is None and context.spec.completion.mode != CompletionMode.LOG
+    if container is None or is_unknown or record.state != NodeState.ACTIVE:
         return None, None
     if context.is_success(code) or not record.finished_in_pod or pod.is_disrupted:
         # A disruption is no failure of the task: the DaemonSet controller creates another pod.

@@ -148,9 +148,7 @@ def _not_restarting_reason(
     return "", ""
 
 
-def _message_of_end(
-    record: NodeRecord, container: Container, base: NodeRecord, count: int
-) -> str:
+def _message_of_end(record: NodeRecord, container: Container, base: NodeRecord, count: int) -> str:
     """Return how the newest start ended, as on record if the kubelet does not know it any more."""
     is_known = last_code(container) is not None
     is_on_record = record.reason == NodeReason.RESTARTING and count == base.finished_in_pod

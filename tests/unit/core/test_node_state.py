@@ -89,7 +89,7 @@ def test_an_attempt_under_way_is_not_counted_as_failed():
 
 
 def test_an_end_that_the_kubelet_has_forgotten_counts_in_mode_log():
-    """A kubelet can remove the ended container while it starts the next one; seen on a busy node."""
+    """A busy kubelet can remove the ended container while it starts the next one."""
     record = assess(with_container(restart_count=2)).record
     assert (record.state, record.reason, record.exit_code) == (
         "Failed",
