@@ -13,7 +13,7 @@ from daemonset_job.api.times import format_time
 from job_controller.core.job_actions import CreateJob, DeleteJob
 from job_controller.core.plan import Plan
 from tests.unit.core.rollouts import RolloutWorld
-from tests.unit.core.test_rollout_revisions import StandingWorld
+from tests.unit.core.standing_rollouts import StandingWorld
 
 
 class PartsWorld(RolloutWorld):

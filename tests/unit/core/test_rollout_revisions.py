@@ -1,76 +1,16 @@
 """A change of what a Job that stays runs is rolled out from its first step on."""
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
-from daemonset_job.api.rollout import Rollout, Step
-from job_controller.core.plan import RemoveSchedulingGates
+from daemonset_job.api.rollout import Step
 from tests.unit.builders import gated_pod, make_node, make_pod
-from tests.unit.core.rollouts import RolloutWorld, steps
-from tests.unit.core.standing_jobs import CONTINUOUS, change
+from tests.unit.core.rollouts import steps
+from tests.unit.core.standing_jobs import change
+from tests.unit.core.standing_rollouts import StandingWorld
 
 NODES = ("a", "b", "c", "d")
 CANARY = Step(nodes=1, needs_approval=True)
-
-
-class StandingWorld(RolloutWorld):
-    """A Job of policy Continuous; `ran` has the nodes and the revisions of their pods."""
-
-    def __init__(self, *node_names: str, rollout: Rollout, **changes: Any) -> None:
-        super().__init__(*node_names, rollout=rollout)
-        change(self.cluster, completion=CONTINUOUS, **changes)
-        job = self.cluster.job
-        self.cluster.job = replace(job, status=replace(job.status, revision=job.revision))
-        self.cluster.pods = [replace(pod, revision=self.revision) for pod in self.cluster.pods]
-        self.ran: list[tuple[str, str]] = []
-
-    @property
-    def revision(self) -> str:
-        return self.cluster.job.revision
-
-    def put(self, pod: Any) -> None:
-        super().put(replace(pod, revision=self.revision))
-
-    def _execute(self, action: Any) -> None:
-        if isinstance(action, RemoveSchedulingGates):
-            self.ran += [(pod.node_name, pod.revision) for pod in action.pods]
-        super()._execute(action)
-
-    def complete(self, *node_names: str) -> None:
-        super().complete(*node_names)
-        for name in node_names:
-            entry = replace(self.cluster.evidence[name], revision=self.revision)
-            self.cluster.evidence[name] = entry
-
-    @property
-    def at_work(self) -> list[str]:
-        done = {entry.pod_uid for entry in self.cluster.evidence.values()}
-        return sorted(
-            pod.node_name for pod in self.cluster.pods if not pod.is_gated and pod.uid not in done
-        )
-
-    def finish(self, limit: int = 60) -> None:
-        """Complete and approve whatever there is, and take the approval back."""
-        for _ in range(limit):
-            self.step()
-            self.complete(*self.at_work)
-            self.request(approved_step=1)
-        assert self.phase == "Succeeded"
-        self.request()
-
-    def ran_newest(self) -> list[str]:
-        return [name for name, revision in self.ran if revision == self.revision]
-
-    def change_and_lag(self) -> None:
-        """Change what the Job runs; the DaemonSet controller sees it some passes later."""
-        change(self.cluster, args=("x",))
-        self.cluster.observed = False
-        self.step(4)
-        self.cluster.observed = True
-        self.step(10)
 
 
 def test_pods_of_the_revision_before_give_their_nodes_no_turn():
