@@ -218,8 +218,14 @@ class Demands:
         return facts.image == due.image and (facts.started >= due.since or is_unseen)
 
     def may_be_earlier(self, job_uid: str, pod_uid: str) -> bool:
-        """Return whether a task was seen to start before a report had a request."""
-        return any(pod_uid in demand.started_later for demand in self.reruns[job_uid])
+        """Return whether a task was seen to start before a report had a request.
+
+        A controller that was away has not seen which of the two was first.
+        """
+        return any(
+            pod_uid in demand.started_later or pod_uid in (demand.started or ())
+            for demand in self.reruns[job_uid]
+        )
 
     def may_run_again(self, job_uid: str, node: str, node_uid: str, pod_uid: str | None) -> bool:
         """Return whether anything was asked of a node that a pod of it was not let start for."""

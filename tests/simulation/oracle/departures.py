@@ -36,8 +36,10 @@ def completed_unselected(world: World, job: Raw, desired: Raw) -> list[dict[str,
         if intent.matches(job["spec"], raw):
             # Only a taint keeps it out.
             if world.oracle.has_met(uid, name, node_uid, demands.due(uid, name, node_uid)):
-                target = doubtful if demands.is_named_elsewhere(uid, name) else certain
-                target[name] = node_uid
+                is_doubtful = demands.is_named_elsewhere(uid, name) or demands.may_be_earlier(
+                    uid, pod_uid or ""
+                )
+                (doubtful if is_doubtful else certain)[name] = node_uid
             continue
         left = demands.left.get((uid, node_uid))
         if left is None:
