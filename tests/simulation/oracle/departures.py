@@ -4,7 +4,8 @@ One that an edit of the Job took out does not count, nor one that had not comple
 when it left. Nor does one that came back, is due again, and is kept out by a taint or has left once
 more. If the return need not be known, its record says whether it is. Both answers are right if
 something was asked for, or taken back, while the controller did not have to know yet that the
-labels had left.
+labels had left. So they are if no record could be written since a node completed that an edit took
+out: then nothing says which selection had chosen it.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ def completed_unselected(world: World, job: Raw, desired: Raw) -> list[dict[str,
                 (doubtful if is_doubtful else certain)[name] = node_uid
             continue
         left = demands.left.get((uid, node_uid))
-        if left is None:
-            continue  # an edit took it out
+        if left is None:  # an edit took it out
+            if _may_be_unrecorded(world, uid, name):
+                doubtful[name] = node_uid
+            continue
         then = demands.due(uid, name, node_uid, until=left.at)
         is_met = world.oracle.has_met(uid, name, node_uid, then)
         if not left.is_known or demands.is_asked_within(uid, name, left.at):
@@ -54,3 +57,10 @@ def completed_unselected(world: World, job: Raw, desired: Raw) -> list[dict[str,
             certain[name] = node_uid
     some = chain.from_iterable(combinations(doubtful, n) for n in range(len(doubtful) + 1))
     return [certain | {name: doubtful[name] for name in names} for names in some]
+
+
+def _may_be_unrecorded(world: World, job_uid: str, node: str) -> bool:
+    """Return whether a write of the report was refused since a node completed."""
+    *_, entered_at = world.oracle.evidence.entered[job_uid, node]
+    refused = world.refused_last.get(("controller", "patch status jobreports", job_uid), -1.0)
+    return refused >= entered_at
