@@ -42,21 +42,24 @@ def completed_unselected(world: World, job: Raw, desired: Raw) -> list[dict[str,
                 )
                 (doubtful if is_doubtful else certain)[name] = node_uid
             continue
-        left = demands.left.get((uid, node_uid))
-        if left is None:  # an edit took it out
-            if _may_be_unrecorded(world, uid, name):
-                doubtful[name] = node_uid
-            continue
-        then = demands.due(uid, name, node_uid, until=left.at)
-        is_met = world.oracle.has_met(uid, name, node_uid, then)
-        if not left.is_known or demands.is_asked_within(uid, name, left.at):
-            now = demands.due(uid, name, node_uid)
-            if is_met or world.oracle.has_met(uid, name, node_uid, now):
-                doubtful[name] = node_uid
-        elif is_met:
-            certain[name] = node_uid
+        is_certain = _counts_after_labels(world, uid, name, node_uid)
+        if is_certain is not None:
+            (certain if is_certain else doubtful)[name] = node_uid
     some = chain.from_iterable(combinations(doubtful, n) for n in range(len(doubtful) + 1))
     return [certain | {name: doubtful[name] for name in names} for names in some]
+
+
+def _counts_after_labels(world: World, uid: str, name: str, node_uid: str) -> bool | None:
+    """Return whether a node that matches no more counts; False: it may, None: it does not."""
+    demands, oracle = world.oracle.demands, world.oracle
+    left = demands.left.get((uid, node_uid))
+    if left is None:  # an edit took it out
+        return False if _may_be_unrecorded(world, uid, name) else None
+    is_met = oracle.has_met(uid, name, node_uid, demands.due(uid, name, node_uid, until=left.at))
+    if left.is_known and not demands.is_asked_within(uid, name, left.at):
+        return True if is_met else None
+    now = demands.due(uid, name, node_uid)
+    return False if is_met or oracle.has_met(uid, name, node_uid, now) else None
 
 
 def _may_be_unrecorded(world: World, job_uid: str, node: str) -> bool:
