@@ -8,7 +8,7 @@ finishes. By the time a pod has its node, the hold may have come.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -186,12 +186,15 @@ class Holds:
         known = [is_stopped for at, is_stopped in self.stops if at < until]
         return bool(known) and known[-1]
 
-    def judge_step(self, job: Raw, node: str, finished: Iterable[int]) -> None:
-        """Judge the first start of a node after the last one of these steps, counted from 1."""
+    def judge_step(self, job: Raw, node: str, finished: Sequence[int]) -> None:
+        """Judge the first start of a node after the last one of these steps, counted from 1.
+
+        Only the first of them has nodes of its own. If that is approved, no other one has to be.
+        """
         uid, steps = job["metadata"]["uid"], job["spec"]["rollout"].get("steps") or ()
         for number in finished:
             is_needed = steps[number - 1].get("approval") == "Required"
-            if is_needed and self.approvals[uid] < number:
+            if is_needed and self.approvals[uid] < finished[0]:
                 self.oracle.violate("held", f"{node} starts before step {number} is approved")
 
     # --- exclusive keys ----------------------------------------------------------------------
