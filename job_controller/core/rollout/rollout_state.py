@@ -90,7 +90,7 @@ def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunS
     found = facts.advance
     if _ends_unasked(run, snapshot, found):
         run = RunState(RunOutcome.IN_PROGRESS)
-    if run.outcome != RunOutcome.IN_PROGRESS or run.is_enough:
+    if run.outcome != RunOutcome.IN_PROGRESS or run.is_enough or run.is_done:
         return run
     if found.fails is not None:
         return replace(run, outcome=RunOutcome.FAILED, reason=found.fails, message=found.message)
@@ -114,7 +114,8 @@ def _ends_unasked(run: RunState, snapshot: Snapshot, found: Advance) -> bool:
     may a node that is set aside and has had no turn. After the end of the run it would start
     unasked.
     """
-    if run.outcome != RunOutcome.SUCCEEDED or run.is_enough or is_recorded(snapshot):
+    is_over = run.outcome == RunOutcome.SUCCEEDED or run.is_done
+    if not is_over or run.is_enough or is_recorded(snapshot):
         return False
     if found.asks == SuspendedReason.CHECK_FAILED:
         return True
@@ -168,9 +169,9 @@ def _needs_parts(job: Job, run: RunState) -> bool:
     """Return whether the run needs its parts: one that fails does until that is written.
 
     Its failure may be what a part has found. If that were deleted first, and the write refused, the
-    part would run again.
+    part would run again. One that is done needs none, although its success cannot be written yet.
     """
-    if run.is_enough or run.outcome == RunOutcome.SUCCEEDED:
+    if run.is_enough or run.is_done or run.outcome == RunOutcome.SUCCEEDED:
         return False
     return run.outcome != RunOutcome.FAILED or not job.is_true(ConditionType.FAILED)
 

@@ -52,7 +52,8 @@ class RunState:
     `message` is the recorded one; `render.messages` fills in an empty one. `allowed` is how many
     nodes may fail. `wake_at` is when the state may change without an event. `waits_for` is what
     remains to be done when all nodes have finished, "" for nothing. `is_enough`: no further node
-    starts, because `successPolicy.minCompleted` nodes are completed.
+    starts, because `successPolicy.minCompleted` nodes are completed. `is_done`: nothing is left but
+    to record the success, or to change completed nodes.
     """
 
     outcome: RunOutcome
@@ -62,6 +63,7 @@ class RunState:
     wake_at: datetime | None = None
     waits_for: str = ""
     is_enough: bool = False
+    is_done: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -104,12 +106,12 @@ def _once_recorded(snapshot: Snapshot, run: RunState) -> RunState:
     changed before, because the Job says how.
     """
     if run.outcome == RunOutcome.SUCCEEDED and RefusedWrite.REPORT in snapshot.refusals:
-        return RunState(RunOutcome.IN_PROGRESS)
+        return RunState(RunOutcome.IN_PROGRESS, run.reason, is_done=True)
     # A success that is on record is not taken back.
     is_new = run.outcome == RunOutcome.SUCCEEDED and _by_report(snapshot) is None
     if is_new and has_pending_changes(snapshot):
         words = "completed nodes have yet to be changed (spec.onSuccess)"
-        return RunState(RunOutcome.IN_PROGRESS, waits_for=words)
+        return RunState(RunOutcome.IN_PROGRESS, run.reason, waits_for=words, is_done=True)
     return run
 
 

@@ -186,7 +186,7 @@ class Turns:
             for number, step in enumerate(steps, 1)
             if counted == {share(step["nodes"], size) for size in self._sizes[job_uid]}
         ]
-        if not full or len(counted) > 1:
+        if not full or len(counted) > 1 or self._is_taken_in_again(job, run, records):
             return
         if is_true(job, "Complete") and not is_continuous(job):
             self._oracle.excuse("turns", "after the end")
@@ -233,6 +233,12 @@ class Turns:
             for raw in nodes
             if raw is not None
         )
+
+    def _is_taken_in_again(self, job: Raw, run: PodRun, records: Raw) -> bool:
+        """Return whether a node is back in the step of its turn, from which an edit took it."""
+        name = run.machine.name
+        had_turn = "step" in (records.get(name) or {})
+        return had_turn and bool(self._count_omitted(job, [name]))
 
     def _was_away(self, name: str) -> bool:
         """Return whether a node was unreachable for its grace period at some time."""
@@ -290,7 +296,8 @@ def _zone(node: Raw) -> str:
 
 def _had_turn(record: Raw) -> bool:
     """Return whether a node that has started had its turn in this step, or in an earlier one."""
-    return "turnAt" in record or "setAsideAt" in record
+    has_left = record.get("state") == "Removed" and "step" in record
+    return "turnAt" in record or "setAsideAt" in record or has_left
 
 
 def _is_over(record: Raw) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy, Mount, parse_spec
 from daemonset_job.api.job_status import Condition
+from daemonset_job.api.node_changes import OnSuccess
 from daemonset_job.api.owned_task import OwnedTask
 from daemonset_job.api.rollout import Check, Step
 from daemonset_job.api.script_source import ScriptSource
@@ -399,3 +400,21 @@ def test_a_copy_of_the_job_under_another_name_is_deleted():
     found.owned["a-copy"] = replace(found.owned[CHECK], name="a-copy", uid="forged")
     found.step(2)
     assert set(found.owned) == {CHECK}
+
+
+@pytest.mark.parametrize(
+    ("write", "on_success"),
+    [(RefusedWrite.REPORT, OnSuccess()), (RefusedWrite.NODE_CHANGE, OnSuccess(labels={"a": "b"}))],
+)
+def test_a_run_that_is_done_needs_no_check_while_its_success_cannot_be_written(write, on_success):
+    """A pass that does not know of the refusal yet deletes the Job of a check."""
+    found = world("a", passes=0)
+    spec(found.cluster, on_success=on_success)
+    found.step(3)
+    found.complete("a")
+    found.extra["refusals"] = {write: "the policy says no"}
+    found.step(6)
+    assert (found.phase, found.created) == ("Running", [])
+    del found.extra["refusals"]
+    found.step(3)
+    assert found.created == []
