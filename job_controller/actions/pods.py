@@ -53,7 +53,7 @@ class PodActions:
             case DeletePods():
                 await self.delete(key, action)
             case CheckNoPodMayStart():
-                await self.check_none_may_start(job)
+                await self.check_none_may_start(job, is_taken_back=action.is_taken_back)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -92,11 +92,11 @@ class PodActions:
         finally:
             _log_deleted(deleted, action.why)
 
-    async def check_none_may_start(self, job: Job) -> None:
+    async def check_none_may_start(self, job: Job, *, is_taken_back: bool) -> None:
         """Raise Conflict unless each pod of the Job waits at its gate, as the API server has them.
 
         The cache of pods can be behind the cache of DaemonSets, so that it lacks a pod. Nor may
-        there be one without an owner: the next DaemonSet of the Job would adopt it.
+        there be one without an owner, see `CheckNoPodMayStart`.
         """
         selector = f"{names.LABEL_JOB_UID}={job.uid}"
         what = Selection(PODS, job.namespace, selector)
@@ -106,7 +106,8 @@ class PodActions:
                     raise Conflict(f"pod {raw.name} cannot be read, and may start")
                 pod = parse_pod(raw)
                 is_free = pod.daemon_set == job.daemon_set_name and not pod.is_gated
-                if is_free or is_orphan(pod, job):
+                is_adoptable = is_orphan(pod, job) and not (is_taken_back and pod.is_terminating)
+                if is_free or is_adoptable:
                     raise Conflict(f"pod {pod.name} of the run may start")
 
     async def _read_reports(self, job: Job) -> list[JobReport]:

@@ -148,8 +148,11 @@ class CheckJobUnchanged:
 class CheckNoPodMayStart:
     """Fail unless each pod of the Job waits at its gate, by a new read of the API server.
 
-    Nor may there be one without an owner: the next DaemonSet of the Job would adopt it.
+    Nor may there be one without an owner: the next DaemonSet of the Job would adopt it. With
+    `is_taken_back`, one that is being deleted may be there: no DaemonSet adopts it.
     """
+
+    is_taken_back: bool = False
 
 
 Action = (

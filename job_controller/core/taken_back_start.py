@@ -214,14 +214,17 @@ def _paused_events(job: Job, status: JobStatus) -> tuple[Event, ...]:
 def plan_leftovers(snapshot: Snapshot, now: datetime) -> Plan | None:
     """Return what deletes the objects of a start that was taken back, None if there are none.
 
-    They are of what the Job ran before. It starts again only when all of them are gone.
+    They are of what the Job ran before. It starts again only when all of them are gone. But it does
+    not wait for a pod without an owner that is being deleted, whose machine may never come back. No
+    DaemonSet adopts such a pod (kubernetes pkg/controller/controller_ref_manager.go).
     """
     job, found = snapshot.job, snapshot.daemon_set
     if not is_taken_back(job):
         return None
     has_daemon_set = found is not None and found.owner_uid == job.uid
     parts = [owned for owned in snapshot.owned_jobs if purpose_of(owned)]
-    if not (has_daemon_set or parts or snapshot.reports or snapshot.orphans):
+    adoptable = [pod for pod in snapshot.orphans if not pod.is_terminating]
+    if not (has_daemon_set or parts or snapshot.reports or adoptable):
         return None
     refused = next(iter(snapshot.refusals.values()), "")
     status = leftovers_status(job, refused, now)
@@ -233,10 +236,10 @@ def plan_leftovers(snapshot: Snapshot, now: datetime) -> Plan | None:
         actions += [DeleteDaemonSet(ours.uid, why=_WHY)] if ours is not None else []
         actions += [DeleteJob(part.name, part.uid) for part in parts if not part.is_terminating]
         actions += [DeleteReport(report.name, report.uid) for report in snapshot.reports]
-        actions += _deletion(snapshot.orphans)
+        actions += _deletion(adoptable)
     # Last, so that a deletion that is refused again changes nothing in the status.
     actions += [WriteStatus(status)] if status != job.status else []
-    again = LEFT_PODS_SECONDS if snapshot.orphans else None
+    again = LEFT_PODS_SECONDS if adoptable else None
     return Plan(
         actions=tuple(actions),
         requeue_after=snapshot.retry_seconds if refused else again,
@@ -255,4 +258,4 @@ def without_orphans(job: Job, plan: Plan) -> Plan:
     )
     if not ends or not is_taken_back(job):
         return plan
-    return replace(plan, actions=(CheckNoPodMayStart(), *plan.actions))
+    return replace(plan, actions=(CheckNoPodMayStart(is_taken_back=True), *plan.actions))

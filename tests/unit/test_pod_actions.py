@@ -45,9 +45,9 @@ class Server:
         return Page(list(self.pods[at : at + 1]), "1", more, 100)
 
 
-def check(*pods):
+def check(*pods, **changes):
     actions = PodActions(SimpleNamespace(client=Server(*pods)))
-    asyncio.run(actions.execute(KEY, JOB, CheckNoPodMayStart()))
+    asyncio.run(actions.execute(KEY, JOB, CheckNoPodMayStart(**changes)))
 
 
 def test_no_pod_and_gated_pods_pass():
@@ -67,3 +67,13 @@ def test_a_pod_of_another_daemon_set_proves_nothing():
 def test_a_pod_that_may_start_is_a_conflict_on_each_page(last):
     with pytest.raises(Conflict, match="late"):
         check(raw_pod("a"), raw_pod("b"), last)
+
+
+def test_an_orphan_that_is_being_deleted_keeps_no_job_from_its_next_start():
+    pod = orphan("late")
+    ending = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-01-02T03:04:05Z"}}
+    check(ending, is_taken_back=True)
+    with pytest.raises(Conflict, match="late"):
+        check(ending)
+    with pytest.raises(Conflict, match="late"):
+        check(pod, is_taken_back=True)

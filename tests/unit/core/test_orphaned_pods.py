@@ -79,10 +79,18 @@ def test_the_job_starts_again_only_without_orphans():
     plan = decided(cluster, orphans=ORPHANS)
     assert kinds(plan) == [CheckJobUnchanged, DeletePods, WriteStatus]
     assert (deleted(plan), plan.requeue_after) == (["a", "b"], LEFT_PODS_SECONDS)
-    ending = tuple(replace(pod, is_terminating=True) for pod in ORPHANS)
-    assert DeletePods not in kinds(decided(cluster, orphans=ending))
     assert kinds(decided(cluster)) == [DryRunDaemonSet]
     assert kinds(decided(cluster, is_dry_run_done=True)) == [CheckNoPodMayStart, WriteStatus]
+
+
+def test_the_job_does_not_wait_for_orphans_that_are_being_deleted():
+    """No DaemonSet adopts them. On a machine that is down they never end."""
+    cluster = spec(taken_back(), suspend=False)
+    cluster.has_daemon_set, cluster.has_report = False, False
+    ending = tuple(replace(pod, is_terminating=True) for pod in ORPHANS)
+    assert kinds(decided(cluster, orphans=ending)) == [DryRunDaemonSet]
+    plan = decided(cluster, orphans=ending, is_dry_run_done=True)
+    assert kinds(plan) == [CheckNoPodMayStart, WriteStatus]
 
 
 def test_orphans_go_with_all_else_that_is_left():
