@@ -136,6 +136,9 @@ def stamp(
     earlier = known.earlier_pods if known is not None else ()
     if record.state == NodeState.COMPLETED:
         earlier = earlier[:_EARLIER_PODS_OF_COMPLETED]
+    if chosen_by == job.selection_hash and has_left(record):
+        # Taken in by a change of the Job: it is a completed node like any other.
+        record = replace(record, reason="")
     return replace(
         record,
         revision=job.revision,
@@ -195,7 +198,7 @@ class _Finder:
         return NodeRecord(node.uid, NodeState.WAITING, attempts=1, revision=self._job.revision)
 
     def find_returned(self, records: Mapping[str, NodeRecord]) -> frozenset[str]:
-        """Return the nodes that had left the selection, and match it again."""
+        """Return the nodes that had left the selection, and match the present one."""
         daemon_set = self.snapshot.owned_daemon_set
         left = [name for name, record in records.items() if has_left(record)]
         if daemon_set is None or not left or daemon_set.nodes_hash != self._job.nodes_hash:
@@ -216,7 +219,11 @@ class _Finder:
         if node is None or node.uid != record.uid:
             return False
         if has_left(record):
-            return name in returned
+            if name not in returned:
+                return False
+            if record.selection in {"", self._job.selection_hash}:
+                return True
+            # A change of the Job has taken it in, and not a change of its labels.
         if record.revision != self._job.revision and _has_begun(record):
             return True
         if not self._is_requested(name, record.rerun):

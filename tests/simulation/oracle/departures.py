@@ -42,21 +42,24 @@ def completed_unselected(world: World, job: Raw, desired: Raw) -> list[dict[str,
                 )
                 (doubtful if is_doubtful else certain)[name] = node_uid
             continue
-        is_certain = _counts_after_labels(world, uid, name, node_uid)
+        is_certain = _counts_after_labels(world, uid, raw)
         if is_certain is not None:
             (certain if is_certain else doubtful)[name] = node_uid
     some = chain.from_iterable(combinations(doubtful, n) for n in range(len(doubtful) + 1))
     return [certain | {name: doubtful[name] for name in names} for names in some]
 
 
-def _counts_after_labels(world: World, uid: str, name: str, node_uid: str) -> bool | None:
+def _counts_after_labels(world: World, uid: str, node: Raw) -> bool | None:
     """Return whether a node that matches no more counts; False: it may, None: it does not."""
     demands, oracle = world.oracle.demands, world.oracle
+    name, node_uid = node["metadata"]["name"], node["metadata"]["uid"]
     left = demands.left.get((uid, node_uid))
     if left is None:  # an edit took it out
         return False if _may_be_unrecorded(world, uid, name) else None
     is_met = oracle.has_met(uid, name, node_uid, demands.due(uid, name, node_uid, until=left.at))
-    if left.is_known and not demands.is_asked_within(uid, name, left.at):
+    # An edit has taken it in since, and another one has taken it out.
+    is_edited = any(intent.matches(spec, node) for spec in oracle.completion.specs[uid].values())
+    if left.is_known and not demands.is_asked_within(uid, name, left.at) and not is_edited:
         return True if is_met else None
     now = demands.due(uid, name, node_uid)
     return False if is_met or oracle.has_met(uid, name, node_uid, now) else None

@@ -99,3 +99,27 @@ def test_a_node_that_left_without_a_record_counts_and_is_due_when_it_is_back() -
     run(cluster)
     run(cluster)
     assert completed(cluster) == (2, 0)
+
+
+def test_a_node_that_left_by_itself_is_not_due_again_when_a_change_takes_it_in() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    change(cluster, nodes=NodeSelection(selector={"matchLabels": {"zone": "x"}}))
+    for name in ("a", "b"):
+        cluster.nodes[name] = replace(cluster.nodes[name], labels={"zone": "x"})
+    run(cluster)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
+    leave(cluster)
+    run(cluster)
+    assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") == "LeftSelection"
+    select(cluster, "a", "b")
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    for _ in range(3):
+        run(cluster)
+        assert completed(cluster) == (2, 2)
+    record = (cluster.report_status or {})["nodeStates"]["a"]
+    assert (record["state"], record.get("reason")) == ("Completed", None)
+    # It is due like any other once what runs is changed.
+    change(cluster, args=("x",))
+    run(cluster)
+    assert completed(cluster) == (2, 0)
