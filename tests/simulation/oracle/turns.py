@@ -141,7 +141,13 @@ class Turns:
         """
         job_uid = job["metadata"]["uid"]
         self.nodes_changed()
-        records = node_states(self._world, job_uid)
+        # Each revision has a rollout of its own.
+        revision = (job.get("status") or {}).get("revision")
+        records = {
+            name: record
+            for name, record in node_states(self._world, job_uid).items()
+            if record.get("revision") == revision
+        }
         desired = self._oracle.completion.desired(job)
         known = self._begun.setdefault(job_uid, set())
         if run.machine.uid in known:
