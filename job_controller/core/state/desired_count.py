@@ -155,14 +155,16 @@ def add_absent(
 
     `counted` is the DaemonSet's count, `present` are the nodes with a pod, also with one that is
     being deleted if they match. A DaemonSet's count that is out of date may include an absent node.
-    It may also be newer than the caches, and no longer include a node with a pod.
+    It may also be newer than the caches, and no longer include a node with a pod. Or it is older,
+    and does not have a pod that is in the cache.
     """
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return counted
     without_pod = 0
     if absence.tainted or absence.uncounted:
-        without_pod = max(daemon_set.desired - daemon_set.scheduled, len(absence.uncounted))
+        scheduled = max(daemon_set.scheduled, len(present))
+        without_pod = max(daemon_set.desired - scheduled, len(absence.uncounted))
     return max(counted, len(present | absence.tainted.keys()) + without_pod)
 
 

@@ -258,6 +258,15 @@ class Demands:
         asked = (*self.images[job_uid][1:], *self._reruns_of(job_uid, node))
         return any(abs(demand.at - since) <= KNOWN_SECONDS for demand in asked)
 
+    def unread_from(self, job_uid: str, node: str, since: float, until: float) -> float:
+        """Return when the first thing was asked between two moments that need not be read yet.
+
+        Without such a thing, that is the second one.
+        """
+        asked = (*self.images[job_uid][1:], *self._reruns_of(job_uid, node))
+        unread = (each.at for each in asked if not each.is_known and since < each.at < until)
+        return min(unread, default=until)
+
     def _reruns_of(self, job_uid: str, node: str) -> Iterator[Demand]:
         for demand in self.reruns[job_uid]:
             if demand.words & {"*", node}:

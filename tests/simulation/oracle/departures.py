@@ -57,6 +57,11 @@ def _counts_after_labels(world: World, uid: str, node: Raw) -> bool | None:
     if left is None:  # an edit took it out
         return False if _may_be_unrecorded(world, uid, name) else None
     is_met = oracle.has_met(uid, name, node_uid, demands.due(uid, name, node_uid, until=left.at))
+    *_, entered_at = oracle.evidence.entered[uid, name]
+    read_until = demands.unread_from(uid, name, entered_at, left.at)
+    if read_until < left.at:
+        before = demands.due(uid, name, node_uid, until=read_until)
+        return False if is_met or oracle.has_met(uid, name, node_uid, before) else None
     # An edit has taken it in since, and another one has taken it out.
     is_edited = any(intent.matches(spec, node) for spec in oracle.completion.specs[uid].values())
     if left.is_known and not demands.is_asked_within(uid, name, left.at) and not is_edited:

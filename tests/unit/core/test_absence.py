@@ -224,6 +224,12 @@ def test_returned_node_without_a_pod_makes_the_count_inexact():
     assert (found.desired, found.missing) == (3, 1)
 
 
+def test_a_new_pod_that_the_daemon_set_does_not_count_yet_is_one_node():
+    """Its number is that of before it created the pods of a and b. That of b is yet to be seen."""
+    found = count(away(pods=[make_pod("a")], desired=2, scheduled=0))
+    assert found.desired == 3
+
+
 def test_node_counts_once_while_the_daemon_set_status_is_stale():
     """It had the pod and the taint when the DaemonSet controller looked last."""
     found = count(away(scheduled=2, misscheduled=1))
