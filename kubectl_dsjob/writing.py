@@ -86,8 +86,18 @@ def resume_patch_for(job: Job) -> dict[str, Any]:
 
 async def retry(target: Target, name: str) -> Answer:
     """Request a retry of the failed nodes."""
-    await patch_job(target, name, retry_patch_for)
-    return Answer(words=f"requested a retry of the failed nodes of {name}")
+    job = await patch_job(target, name, retry_patch_for)
+    return Answer(words=retry_words(job))
+
+
+def retry_words(job: Job) -> str:
+    """Return what a retry does that was requested, by the Job's status of before."""
+    if job.status.nodes is not None and job.status.nodes.failed:
+        return f"requested a retry of the failed nodes of {job.name}"
+    return (
+        f"requested a retry of {job.name}; by its status no node has failed: only pods that cannot "
+        "start are replaced, and a check or an image pull that failed is tried again"
+    )
 
 
 def retry_patch_for(job: Job) -> dict[str, Any]:
@@ -161,8 +171,8 @@ async def _create(
         raise CliError(f"there is a Job {name!r} in {namespace!r} already", way) from None
 
 
-async def patch_job(target: Target, name: str, patch: Callable[[Job], dict[str, Any]]) -> None:
-    """Write a merge patch to a Job; CliError if it does not exist."""
+async def patch_job(target: Target, name: str, patch: Callable[[Job], dict[str, Any]]) -> Job:
+    """Write a merge patch to a Job, and return it as it was; CliError if it does not exist."""
     namespace = target.find_namespace()
     async with await target.connect() as client:
         job = await find_job(client, namespace, name)
@@ -176,6 +186,7 @@ async def patch_job(target: Target, name: str, patch: Callable[[Job], dict[str, 
         body = patch(job)
         body = {**body, "metadata": {**body.get("metadata", {}), "uid": job.uid}}
         await client.merge_patch(JOBS, name, body, namespace)
+        return job
 
 
 def _request() -> str:

@@ -19,7 +19,7 @@ from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.rollback_view import NAMES_LIMIT, is_rolled_back
 from kubectl_dsjob.run_view import TEXT_LIMIT, view_run
 from kubectl_dsjob.status_text import next_step, progress_line, status_screen
-from kubectl_dsjob.writing import retry_patch_for
+from kubectl_dsjob.writing import retry_patch_for, retry_words
 from tests.unit.cli.views import HOSTILE, NOW, real_run
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -225,3 +225,11 @@ def test_an_aborted_run_is_not_said_to_wait_for_a_retry():
         "  kubectl dsjob rollback sweep -n cli --context c --reason TEXT",
     ]
     assert len(next_step(replace(aborted, has_undo=False))) == 2
+
+
+def test_a_retry_says_if_no_node_has_failed():
+    found = job(None, [])
+    assert retry_words(found) == "requested a retry of the failed nodes of sweep"
+    assert found.status.nodes is not None
+    none = replace(found, status=replace(found.status, nodes=replace(found.status.nodes, failed=0)))
+    assert retry_words(none).startswith("requested a retry of sweep; by its status no node")
