@@ -11,6 +11,7 @@ from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
+from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Taint
 from job_controller.core.settings import Timeouts
 from job_controller.core.state.causes import has_started
@@ -98,6 +99,17 @@ class RunContext:
         return (
             known is not None and known.retry == self.retry and what in {known.state, known.reason}
         )
+
+    def was_unreachable(self, inputs: NodeInputs) -> bool:
+        """Return whether the node was recorded as unreachable since the latest retry request.
+
+        A pod from before that request keeps the earlier one in its record. The first pass that
+        knows of the request gives the node its time, and the status has the request after that.
+        """
+        known = inputs.own_record
+        if known is None or known.state != NodeState.UNREACHABLE:
+            return False
+        return self.retry in {known.retry, self.observed_retry}
 
     def predates_retry(self, inputs: NodeInputs) -> bool:
         """Return whether the pod's record was written before the latest retry request.

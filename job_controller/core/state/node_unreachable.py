@@ -28,7 +28,7 @@ def find_unreachable(
         return None, None
     first = context.first_seen(node_not_ready(node, context.retry))
     limit = add_seconds(first, context.unreachable_seconds)
-    if context.now < limit and not context.was_recorded_as(inputs, NodeState.UNREACHABLE):
+    if context.now < limit and not context.was_unreachable(inputs):
         shown_at = add_seconds(first, context.timeouts.unreachable_seconds)
         return None, shown_at if context.now < shown_at < limit else limit
     reason, message = unreachable_reason(node, inputs.blocking_taint)

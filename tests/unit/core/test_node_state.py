@@ -546,6 +546,20 @@ def test_a_node_out_of_sight_is_unreachable_and_not_failed():
     assert back.state == "Active"
 
 
+@pytest.mark.parametrize(("observed", "state"), [("before", "Active"), ("again", "Unreachable")])
+def test_a_node_that_is_still_away_after_a_retry_stays_unreachable_over_a_restart(observed, state):
+    """Its pod is from before the retry, so that its record has the earlier request."""
+    gone = make_node("a", ready=False, ready_changed_at=NOW - timedelta(days=1))
+    record = assess(node=gone, seen=60, retry="before").record
+    sightings = update_sightings(
+        {}, ObservedObjects({"a": make_pod("a")}, {"a": gone}, frozenset(), retry="again"), NOW
+    )
+    timeouts = Timeouts(unreachable_seconds=60)
+    context = RunContext(SPEC, "again", timeouts, NOW, sightings, None, observed_retry=observed)
+    found = assess_node(context, NodeInputs(gone, make_pod("a"), None, record))
+    assert found.record.state == state
+
+
 def test_a_deadline_names_what_kept_the_task_from_starting():
     spec = replace(SPEC, node_deadline_seconds=5)
     pod = with_container(state="waiting", reason="ImagePullBackOff", message="no such tag")
