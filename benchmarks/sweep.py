@@ -13,7 +13,8 @@ odd rounds go backwards. A run is compared with the floor of its own round (`ben
   its UID, all shards, `Succeeded`.
 
 CPU time is that of everything on the machine in the same time, and that of each process: user and
-system time. Requests are those of controller and terminator, and memory is the peak in this time.
+system time. That of processes is read up to half a second after the end. Requests are those of
+controller and terminator, and memory is the peak in this time.
 
 Not measured: pulling images, tasks that take time, kubelets under load (simulated nodes have
 none), the network between machines. In all cases pods are watched by the same observer.
@@ -175,9 +176,12 @@ class Bench:
         reset_peaks: bool = False,
     ) -> "Measurement":
         """Return what everything has used so far; `at` is the moment of it, if it has passed."""
+        # To look at the processes takes half a second and a second of CPU. Neither is part of a
+        # run: not before its begin, nor after its end, when the pods of a Job are being deleted.
+        ended_at = machine_cpu_seconds()
         found = await self.sample(reset_peaks=reset_peaks)
         return Measurement(
-            machine_cpu_seconds(),
+            machine_cpu_seconds() if since is None else ended_at,
             found,
             at or time.perf_counter(),
             self.speed.mark(),

@@ -107,6 +107,10 @@ class Caches(SharedInformers):
         found = self._jobs.store.get(key)
         return None if found is None else expand_job_placement(found)
 
+    def compact_job(self, key: JobKey) -> Job | None:
+        """Return the Job of that key without the fields that select its nodes."""
+        return self._jobs.store.get(key)
+
     def jobs(self) -> list[Job]:
         """Return all Jobs, without the fields that select their nodes."""
         return self._jobs.store.values()

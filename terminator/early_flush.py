@@ -6,6 +6,7 @@ It works on the caches and the ledger.
 from collections.abc import Iterable
 
 from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.compact import expand_job_placement
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
 from daemonset_job.api.pod import Pod
@@ -25,7 +26,8 @@ class EarlyFlush:
     def flush_if_last(self, job: Job, scanner: Scanner) -> None:
         """Flush pending evidence at once if no other evidence is expected for now.
 
-        That is, if it completes the run, or decides about every node whose pod is not gated.
+        That is, if it completes the run, or decides about every node whose pod is not gated. The
+        Job may be without the fields that select its nodes.
         """
         daemon_set = self._caches.daemon_set_of(job)
         if daemon_set is None or not self._ledger.has_pending(job):
@@ -67,7 +69,8 @@ class EarlyFlush:
             return False
         pods = self._caches.pods_of(daemon_set)
         nodes = self._caches.nodes_of(pods)
-        snapshot = Snapshot(job, daemon_set, pods, nodes, self._ledger.evidence(job))
+        whole = expand_job_placement(job)
+        snapshot = Snapshot(whole, daemon_set, pods, nodes, self._ledger.evidence(job))
         return count_nodes(snapshot).all_completed
 
 

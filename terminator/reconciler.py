@@ -99,6 +99,7 @@ class Reconciler:
         is_live = not is_exit or job.spec.completion.failure_token is not None
         ledger, nodes = self._ledger.evidence(job), self._caches.nodes_of(pods)
         failed, revision, earlier = self._failed_nodes(job), job.revision, self._earlier_pods(job)
+        ends_all_tasks = job.ends_all_tasks
         targets = []
         for pod in pods:
             node = nodes.get(pod.node_name)
@@ -120,7 +121,7 @@ class Reconciler:
                 if not job.spec.results:
                     continue
             if _is_log_needed(job, pod, entry):
-                has_failed = job.ends_all_tasks or failed.get(node.name) == node.uid
+                has_failed = ends_all_tasks or failed.get(node.name) == node.uid
                 wants_lines = has_failed and lacks_lines(pod, entry)
                 targets.append(Target(pod, job.uid, node.uid, matcher, is_live, wants_lines))
         return targets
@@ -188,8 +189,11 @@ class Reconciler:
             self._ledger.note_progress(job, target.pod.node_name, target.node_uid, progress)
 
     def _job_of(self, key: JobKey, target: Target) -> Job | None:
-        """Return the Job that findings about a target are for, None if they are for none now."""
-        job = self._caches.job(key)
+        """Return the Job that findings about a target are for, None if they are for none now.
+
+        It is without the fields that select its nodes, since this is called for each pod.
+        """
+        job = self._caches.compact_job(key)
         if job is None or job.uid != target.job_uid:
             return None
         # Findings in a deleted pod's log must not replace the evidence about a newer node.

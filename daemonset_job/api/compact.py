@@ -51,8 +51,9 @@ def compact_job(job: Job) -> Job:
             args=(),
             template={},
             nodes=NodeSelection(),
-            # Jobs are found by it.
-            rollout=Rollout(exclusive=job.spec.exclusive) if job.spec.exclusive else None,
+            # Jobs are found by the key, and a Job with a rollout also by the pods of an earlier
+            # DaemonSet.
+            rollout=Rollout(exclusive=job.spec.exclusive) if job.spec.rollout else None,
         ),
         annotations=_job_annotations(job),
         raw_spec=pack_json(job.raw_spec),

@@ -22,9 +22,6 @@ from daemonset_job.api.times import parse_time
 
 T = TypeVar("T")
 
-# How many nodes a report holds at most, fewer with large results (`shard_room`). With about 1 KiB
-# for the evidence and the record of each, it stays below etcd's limit of 1.5 MiB per object.
-NODES_PER_SHARD: Final = 1000
 # Which of two records of one node holds: states not named here come after these.
 _RECORD_RANKS: Final = {NodeState.COMPLETED: 0, NodeState.FAILED: 1}
 _LAST_RANK: Final = 2

@@ -9,7 +9,7 @@ if that last status is missed, as in a crash, the run counts as begun, and stays
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -21,6 +21,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import EventReason
 from daemonset_job.api.rollback import is_rollback_requested
+from daemonset_job.api.shard_room import nodes_per_shard
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
 from job_controller.core.desired.part import purpose_of
 from job_controller.core.job_actions import DeleteJob
@@ -187,7 +188,7 @@ def _mark_actions(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Action]:
             known = NodeRecord(node.uid, NodeState.WAITING)
         records[pod.node_name] = mark(known, pod.uid, snapshot.job.retry_request)
     reports = sorted(snapshot.reports, key=lambda report: report.shard)
-    shares: Mapping[int, Mapping[str, NodeRecord]] = assign_to_shards(reports, records)
+    shares = assign_to_shards(reports, records, nodes_per_shard(snapshot.job.spec))
     return [
         WriteReportStatus(
             report.name, report.uid, replace(report.status, node_states=shares[report.shard])

@@ -8,12 +8,13 @@ nodes that have such lines.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.report import NODES_PER_SHARD, JobReport, metadata_without_managed_fields
-from daemonset_job.api.shard_room import EvidenceSizes, ShardRoom
+from daemonset_job.api.job_spec import JobSpec
+from daemonset_job.api.report import JobReport, metadata_without_managed_fields
+from daemonset_job.api.shard_room import NODES_PER_SHARD, EvidenceSizes, ShardRoom
 from terminator.ledger.evidence import combine_evidence, is_recorded
 from terminator.logs.report_limits import LAST_LINES_NODES, PROGRESS_NODES, last_line_alone
 
@@ -21,12 +22,61 @@ Entries = dict[str, Evidence]
 _EQUAL_SIZES = EvidenceSizes()
 
 
+@dataclass(frozen=True, slots=True)
+class ShardRule:
+    """How many nodes a shard takes: at most `limit`, and fewer by the sizes of their results."""
+
+    limit: int = NODES_PER_SHARD
+    sizes: EvidenceSizes = _EQUAL_SIZES
+
+    @classmethod
+    def of(cls, spec: JobSpec, limit: int) -> "ShardRule":
+        """Return the rule for a Job whose shards take `limit` nodes."""
+        return cls(limit, EvidenceSizes.of(spec, limit))
+
+
+class _Rooms:
+    """The room that each shard has by one rule, by name of the report."""
+
+    def __init__(
+        self, rule: ShardRule, ordered: Sequence[JobReport], home: Mapping[str, JobReport]
+    ) -> None:
+        self._sizes = rule.sizes
+        others: dict[str, set[str]] = {report.name: set() for report in ordered}
+        for node, report in home.items():
+            if node not in report.evidence:
+                others[report.name].add(node)
+        self._rooms = {
+            report.name: ShardRoom.of(report.evidence, rule.sizes, rule.limit, others[report.name])
+            for report in ordered
+        }
+
+    def close(self, names: Iterable[str]) -> None:
+        """Have no room in these reports, whatever they hold."""
+        self._rooms |= {name: ShardRoom(0) for name in names}
+
+    def find(
+        self, entry: Evidence, preferred: JobReport | None, ordered: Sequence[JobReport]
+    ) -> JobReport | None:
+        """Return the preferred report if it has room for an entry, else the first that has."""
+        size = self._sizes.of_entry(entry)
+        places = ordered if preferred is None else (preferred, *ordered)
+        return next((report for report in places if self._rooms[report.name].fits(size)), None)
+
+    def take(self, entry: Evidence, report: JobReport) -> None:
+        """Give room in a report to an entry."""
+        self._rooms[report.name].take(self._sizes.of_entry(entry))
+
+
+_DEFAULT_RULE = ShardRule()
+
+
 def assign_to_shards(
     pending: Mapping[str, Evidence],
     shards: Iterable[JobReport],
-    limit: int = NODES_PER_SHARD,
+    rule: ShardRule = _DEFAULT_RULE,
     *,
-    sizes: EvidenceSizes = _EQUAL_SIZES,
+    otherwise: ShardRule | None = None,
     unconfirmed: Mapping[str, str] | None = None,
     full: Collection[str] = (),
 ) -> dict[str, Entries]:
@@ -35,27 +85,30 @@ def assign_to_shards(
     A node stays in the shard that has its evidence, or that a patch without an answer was sent to
     (`unconfirmed`, report by node). Other nodes go to the shard of their record if it has room,
     else to the first shard with room. Evidence without a shard stays pending until the controller
-    creates one. Reports in `full` have no room, however few nodes they have. A shard holds `limit`
-    nodes, or fewer by the `sizes` of their results.
+    creates one. Reports in `full` have no room, however few nodes they have. A node that has no
+    room in any shard by `rule` gets it by `otherwise`. The number of shards that the controller
+    creates depends on whether the Job has a rollout, which may have changed meanwhile.
     """
     ordered = sorted(shards, key=lambda report: report.shard)
     home = _home_shards(ordered, unconfirmed or {})
     on_record = {
         node: report for report in reversed(ordered) for node in report.records if node in pending
     }
-    room = _room_of(ordered, home, limit, sizes)
-    room |= {name: ShardRoom(0) for name in full}
+    rules = [rule] if otherwise is None else [rule, otherwise]
+    rooms = [_Rooms(each, ordered, home) for each in rules]
+    for each in rooms:
+        each.close(full)
     result: dict[str, Entries] = {}
     # Nodes with a record go first, so that no other node takes the room in its shard.
     for node in sorted(pending, key=lambda node: (node not in on_record, node)):
         entry, report = pending[node], home.get(node)
         if report is None:
-            report, size = on_record.get(node), sizes.of_entry(entry)
-            if report is None or not room[report.name].fits(size):
-                report = next((r for r in ordered if room[r.name].fits(size)), None)
+            found = (each.find(entry, on_record.get(node), ordered) for each in rooms)
+            report = next(filter(None, found), None)
             if report is None:
                 continue
-            room[report.name].take(size)
+            for each in rooms:
+                each.take(entry, report)
         elif is_recorded(report.evidence.get(node), entry):
             continue
         result.setdefault(report.name, {})[node] = entry
@@ -113,20 +166,6 @@ def _home_shards(
     by_name = {report.name: report for report in ordered}
     home = {node: by_name[name] for node, name in unconfirmed.items() if name in by_name}
     return home | {node: report for report in reversed(ordered) for node in report.evidence}
-
-
-def _room_of(
-    ordered: Sequence[JobReport], home: Mapping[str, JobReport], limit: int, sizes: EvidenceSizes
-) -> dict[str, ShardRoom]:
-    """Return the room for evidence in each shard, by name of the report."""
-    others: dict[str, set[str]] = {report.name: set() for report in ordered}
-    for node, report in home.items():
-        if node not in report.evidence:
-            others[report.name].add(node)
-    return {
-        report.name: ShardRoom.of(report.evidence, sizes, limit, others[report.name])
-        for report in ordered
-    }
 
 
 def build_patch(report: JobReport, entries: Mapping[str, Evidence]) -> dict[str, Any]:

@@ -11,19 +11,14 @@ from collections.abc import Callable, Mapping
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
-from daemonset_job.api.report import (
-    NODES_PER_SHARD,
-    JobReport,
-    find_evidence,
-    merge_evidence,
-)
-from daemonset_job.api.shard_room import EvidenceSizes
+from daemonset_job.api.report import JobReport, find_evidence, merge_evidence
+from daemonset_job.api.shard_room import NODES_PER_ROLLOUT_SHARD, NODES_PER_SHARD
 from daemonset_job.api.task_progress import TaskProgress
 from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.runtime.worker import run_workers
 from daemonset_job.runtime.workqueue import WorkQueue
-from terminator.ledger.assignment import Entries, assign_to_shards
+from terminator.ledger.assignment import Entries, ShardRule, assign_to_shards
 from terminator.ledger.evidence import combine_evidence, is_recorded
 from terminator.ledger.report_patches import ReportPatches
 from terminator.ledger.run_buffer import RunBuffer
@@ -279,8 +274,8 @@ def _assign(
     entries_by_report = assign_to_shards(
         sendable,
         shards.values(),
-        NODES_PER_SHARD,
-        sizes=EvidenceSizes.of(buffer.job.spec),
+        ShardRule.of(buffer.job.spec, NODES_PER_SHARD),
+        otherwise=ShardRule.of(buffer.job.spec, NODES_PER_ROLLOUT_SHARD),
         unconfirmed=buffer.unconfirmed,
         full=buffer.find_full(now),
     )

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from daemonset_job.kube.client.request import JSON_TYPE, PROTOBUF_TYPE
 from daemonset_job.kube.client.resource import Resource
 from tests.contract.fake_answers import event_line, partial, status_body
+from tests.contract.fake_protobuf import event_frame
 from tests.contract.fake_storage import Event, Raw, Storage, rules_of
 from tests.fakekube.refusals import Refused
 from tests.fakekube.selectors import Selector, parse_selector
@@ -22,6 +24,7 @@ class Watch:
     namespace: str
     selector: Selector
     partial: bool
+    protobuf: bool = False
     outbox: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
     silent: bool = False
 
@@ -39,7 +42,8 @@ class Watch:
 
     def send(self, type_: str, raw: Raw) -> None:
         if not self.silent:
-            self.outbox.put_nowait(event_line(type_, partial(raw) if self.partial else raw))
+            encode = event_frame if self.protobuf else event_line
+            self.outbox.put_nowait(encode(type_, partial(raw) if self.partial else raw))
 
 
 class OpenWatches:
@@ -52,6 +56,8 @@ class OpenWatches:
         self.bookmark_seconds: float | None = 60.0
         self.bookmarks = True
         self.expired_as_event = False
+        # Whether pods are sent in this format to those who ask for it.
+        self.protobuf = True
 
     def open_watches(self, resource: Resource | None = None) -> Sequence[Watch]:
         """Return the open watches, of one type if given."""
@@ -97,13 +103,14 @@ class OpenWatches:
             namespace,
             selector_of(http, resource),
             "PartialObjectMetadata" in http.headers.get("Accept", ""),
+            self.protobuf and http.headers.get("Accept", "").startswith(PROTOBUF_TYPE),
         )
         since = int(query.get("resourceVersion") or 0)
         if since and since < self._watched.oldest:
             gone = Refused(410, "Expired", f"too old resource version: {since}")
             if not self.expired_as_event:
                 raise gone
-            watch.outbox.put_nowait(event_line("ERROR", status_body(gone)))
+            watch.send("ERROR", status_body(gone))
             watch.outbox.put_nowait(None)
         elif since:
             for event in self._watched.history:
@@ -123,7 +130,7 @@ class OpenWatches:
             self.watches.remove(watch)
 
     async def _send_events(self, http: web.Request, watch: Watch) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response = web.StreamResponse(headers={"Content-Type": _content_type(watch)})
         await response.prepare(http)
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(float(http.query.get("timeoutSeconds") or 1800)):
@@ -155,6 +162,10 @@ class OpenWatches:
                     "metadata": {"resourceVersion": str(self._watched.version)},
                 },
             )
+
+
+def _content_type(watch: Watch) -> str:
+    return f"{PROTOBUF_TYPE};stream=watch" if watch.protobuf else JSON_TYPE
 
 
 def selector_of(http: web.Request, resource: Resource) -> Selector:

@@ -261,6 +261,7 @@ async def test_retry_after_is_honoured_between_lists(server, client):
 
 
 async def test_cut_watch_and_truncated_line_lose_nothing(server, follow):
+    server.protobuf = False
     follower = await follow()
     await asyncio.sleep(5)
     server.silence_watches()
@@ -273,6 +274,7 @@ async def test_cut_watch_and_truncated_line_lose_nothing(server, follow):
 
 @pytest.mark.parametrize("line", [b"{not json}\n", b"[]\n", b'{"type": "ADDED"}\n', b"\n"])
 async def test_line_that_is_no_event_is_survived(server, follow, line):
+    server.protobuf = False
     follower = await follow()
     await asyncio.sleep(5)
     server.send_raw(PODS, line)
@@ -282,6 +284,7 @@ async def test_line_that_is_no_event_is_survived(server, follow, line):
 
 
 async def test_late_and_doubled_events_do_not_bring_back_the_past(server, follow):
+    server.protobuf = False
     first = server.put(PODS, pod("a", "1"))
     follower = await follow()
     second = server.put(PODS, pod("a", "2"))

@@ -17,6 +17,12 @@ __all__ = ["follow"]
 pytestmark = pytest.mark.looptime(end=20_000)
 
 
+@pytest.fixture(autouse=True)
+def _watches_in_json(server):
+    """Have objects that cannot be read: in the other format of pods there are none."""
+    server.protobuf = False
+
+
 async def test_unreadable_object_is_logged_and_not_treated_as_deleted(server, follow):
     lines: list[str] = []
     sink = logger.add(lines.append, format="{message} {extra[name]} {extra[error]}", level="INFO")

@@ -101,6 +101,7 @@ async def test_endless_line_holds_no_memory():
 
 
 async def test_object_of_three_megabytes_arrives_through_list_and_watch(server, client):
+    server.protobuf = False  # which would leave out the data
     changes: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
 
     def parse(raw):

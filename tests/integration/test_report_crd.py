@@ -8,14 +8,14 @@ import pytest
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import parse_job
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.report import NODES_PER_SHARD, parse_report
+from daemonset_job.api.report import parse_report
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.result_limits import RESULT_BYTES
-from daemonset_job.api.shard_room import EvidenceSizes
+from daemonset_job.api.shard_room import NODES_PER_ROLLOUT_SHARD, EvidenceSizes
 from daemonset_job.api.states import NodeState
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES
 from job_controller.core.render.report_status import build_report
-from terminator.ledger.assignment import assign_to_shards, build_patch
+from terminator.ledger.assignment import ShardRule, assign_to_shards, build_patch
 from tests.integration.jobs import job, report
 from tests.integration.kube_env import KubeEnv
 
@@ -141,10 +141,10 @@ def test_the_fullest_shard_with_large_results_fits_into_etcd(kube_env: KubeEnv, 
         results=dict.fromkeys(("first", "second", "third", "fourth"), text),
         attempt=100,
     )
-    pending = {name.format(n): entry for n in range(NODES_PER_SHARD)}
-    sizes = EvidenceSizes(reserve_bytes=8068)
+    pending = {name.format(n): entry for n in range(NODES_PER_ROLLOUT_SHARD)}
+    rule = ShardRule(NODES_PER_ROLLOUT_SHARD, EvidenceSizes(reserve_bytes=8068, node_bytes=600))
     found = parse_report(kube_env.request("GET", path(namespace, "/sample-1234"))[1])
-    entries = assign_to_shards(pending, [found], sizes=sizes)[found.name]
+    entries = assign_to_shards(pending, [found], rule)[found.name]
     assert 60 <= len(entries) < 200
     patch(kube_env, path(namespace, "/sample-1234"), build_patch(found, entries))
     record = NodeRecord(
@@ -163,8 +163,8 @@ def test_the_fullest_shard_with_large_results_fits_into_etcd(kube_env: KubeEnv, 
         rerun="1-0123456789abcdef",
         earlier_pods=("2" * 36, "3" * 36),
     )
-    records = {name.format(n): record for n in range(NODES_PER_SHARD)}
+    records = {name.format(n): record for n in range(NODES_PER_ROLLOUT_SHARD)}
     body = {"status": ReportStatus(node_states=records).to_raw()}
     stored = patch(kube_env, path(namespace, "/sample-1234/status"), body)
-    assert len(stored["status"]["nodeStates"]) == NODES_PER_SHARD
+    assert len(stored["status"]["nodeStates"]) == NODES_PER_ROLLOUT_SHARD
     assert stored["evidence"].keys() == entries.keys()

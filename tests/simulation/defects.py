@@ -43,7 +43,7 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.report import NODES_PER_SHARD, JobReport
+from daemonset_job.api.report import JobReport
 from daemonset_job.kube.client.errors import KubeError, TooLarge
 from daemonset_job.runtime import worker
 from daemonset_job.runtime.expectations import VersionExpectations
@@ -255,10 +255,10 @@ def fills_first_shard_only() -> Iterator[None]:
     real = assignment.assign_to_shards
 
     def assign_to_shards(
-        pending: Mapping[str, Evidence], shards: Iterable[JobReport], _limit: int, **how: Any
+        pending: Mapping[str, Evidence], shards: Iterable[JobReport], _rule: Any, **how: Any
     ) -> dict[str, Any]:
         first = sorted(shards, key=lambda report: report.shard)[:1]
-        return real(pending, first, NODES_PER_SHARD, **how)
+        return real(pending, first, **how)
 
     with patch.object(writer, "assign_to_shards", assign_to_shards):
         yield

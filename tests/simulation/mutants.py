@@ -336,7 +336,7 @@ def records_in_every_shard() -> Iterator[None]:
     """Evidence is entered in every shard that lacks it."""
 
     def assign_to_shards(
-        pending: Mapping[str, Evidence], shards: Iterable[JobReport], *_limit: int, **_how: object
+        pending: Mapping[str, Evidence], shards: Iterable[JobReport], *_rule: object, **_how: object
     ) -> dict[str, dict[str, Evidence]]:
         plans = {
             report.name: {n: e for n, e in pending.items() if n not in report.evidence}

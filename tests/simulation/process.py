@@ -16,13 +16,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import patch
 
+from daemonset_job.api import shard_room
 from daemonset_job.api.names import LABEL_MANAGED, LABEL_MANAGED_VALUE, SYSTEM_NAMESPACE
 from daemonset_job.informers.informers import SharedInformers
 from job_controller import main, reconciler
 from job_controller.config import Config as ControllerConfig
 from job_controller.core.plan import Plan, WriteReportStatus, WriteStatus
-from job_controller.core.render import shards
-from job_controller.core.state import ledger_room
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.stop_watch import StopWatch
 from terminator.config import Config as TerminatorConfig
@@ -253,9 +252,11 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
     size = world.schedule.shard_nodes
     with (
         fast_run(),
-        patch.object(shards, "NODES_PER_SHARD", size),
-        patch.object(ledger_room, "NODES_PER_SHARD", size),
+        patch.object(shard_room, "SHARD_BYTES", size * 600),
+        patch.object(shard_room, "NODES_PER_SHARD", size),
+        patch.object(shard_room, "NODES_PER_ROLLOUT_SHARD", size),
         patch.object(writer, "NODES_PER_SHARD", size),
+        patch.object(writer, "NODES_PER_ROLLOUT_SHARD", size),
         patch.object(reconciler, "decide", deciding),
     ):
         yield

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from daemonset_job.api.report import NODES_PER_SHARD
+from daemonset_job.api.shard_room import NODES_PER_SHARD
 from tests.simulation.loop import EPOCH
 from tests.simulation.server import Raw
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from daemonset_job.api.report import NODES_PER_SHARD
+from daemonset_job.api.shard_room import NODES_PER_SHARD
 from tests.simulation.process import Decide
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Schedule, Task

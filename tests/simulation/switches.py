@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from daemonset_job.api.report import NODES_PER_SHARD
+from daemonset_job.api.shard_room import NODES_PER_SHARD
 from tests.simulation.schedule import Schedule, Task
 
 Switch = Callable[[Schedule], Schedule]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from daemonset_job.api.report import NODES_PER_SHARD
 from daemonset_job.api.result_limits import RESULT_BYTES, RESULTS_BYTES
+from daemonset_job.api.shard_room import NODES_PER_SHARD
 from daemonset_job.api.tokens import REGEX_LINE_BYTES
 from daemonset_job.kube.cache.reflector import DISCONNECTED_SECONDS
 from daemonset_job.kube.client.reads import WATCH_IDLE_SECONDS

@@ -12,15 +12,24 @@ from hypothesis import strategies as st
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job_spec import Completion, JobSpec
-from daemonset_job.api.report import NODES_PER_SHARD
 from daemonset_job.api.result_limits import RESULT_BYTES
-from daemonset_job.api.shard_room import NODE_BYTES, EvidenceSizes, ShardRoom, count_missing
-from terminator.ledger.assignment import assign_to_shards
+from daemonset_job.api.rollout import Rollout
+from daemonset_job.api.shard_room import (
+    NODES_PER_ROLLOUT_SHARD,
+    NODES_PER_SHARD,
+    SHARD_BYTES,
+    EvidenceSizes,
+    ShardRoom,
+    count_missing,
+    nodes_per_shard,
+)
+from terminator.ledger.assignment import ShardRule, assign_to_shards
 from tests.unit.terminator.builders import STAMP, make_report
 
 SPEC = JobSpec("image", results=("a", "b", "c", "d"))
-SIZES = EvidenceSizes.of(SPEC)
-EXIT_SIZES = EvidenceSizes.of(replace(SPEC, completion=Completion(mode=CompletionMode.EXIT)))
+SIZES = EvidenceSizes.of(SPEC, 1000)
+EXIT_SIZES = EvidenceSizes.of(replace(SPEC, completion=Completion(mode=CompletionMode.EXIT)), 1000)
+NODE_BYTES = 600
 FULL = dict.fromkeys("abcd", "x" * RESULT_BYTES)
 
 
@@ -30,7 +39,7 @@ def entry(node, results=None, *, completed=True):
 
 
 def test_a_node_without_results_counts_one():
-    sizes = EvidenceSizes.of(JobSpec("image"))
+    sizes = EvidenceSizes.of(JobSpec("image"), 1000)
     assert sizes.most == sizes.of_entry(entry("a", completed=False)) == NODE_BYTES
     assert ShardRoom.of({}, sizes, 1000).count(NODE_BYTES) == 1000
     ledger = {f"n{n}": entry(f"n{n}") for n in range(999)}
@@ -58,8 +67,20 @@ def test_an_entry_that_may_get_results_has_room_for_them():
 def test_shards_for_five_thousand_nodes_with_the_largest_results():
     """By what the first nodes print, the controller knows how many shards the others need."""
     recorded = {f"n{n}": entry(f"n{n}", FULL) for n in range(100)}
-    more = count_missing([recorded, {}, {}, {}, {}], 5000, SIZES, NODES_PER_SHARD)
-    assert 30 <= 5 + more <= 40
+    for nodes in (NODES_PER_SHARD, NODES_PER_ROLLOUT_SHARD):
+        sizes = EvidenceSizes.of(SPEC, nodes)
+        more = count_missing([recorded, {}, {}, {}, {}], 5000, sizes, nodes)
+        assert 30 <= 5 + more <= 40
+
+
+def test_turns_of_a_rollout_are_in_one_report_for_as_many_nodes_as_fit():
+    """The fewer nodes a shard has, the less a write costs; but a turn has to be in one report."""
+    assert nodes_per_shard(SPEC) == NODES_PER_SHARD < NODES_PER_ROLLOUT_SHARD
+    assert nodes_per_shard(replace(SPEC, rollout=Rollout())) == NODES_PER_ROLLOUT_SHARD
+    for nodes in (NODES_PER_SHARD, NODES_PER_ROLLOUT_SHARD):
+        sizes = EvidenceSizes.of(SPEC, nodes)
+        assert ShardRoom.of({}, sizes, nodes).left_bytes == SHARD_BYTES
+        assert sizes.most == max(sizes.node_bytes, EvidenceSizes.of(SPEC, 1000).most)
 
 
 results = st.dictionaries(
@@ -93,7 +114,7 @@ def test_each_node_gets_a_place_and_no_shard_is_over_its_limit(rounds, sizes, li
             for _ in range(missing):
                 report = make_report(shard=len(shards))
                 shards[report.name] = report
-            written = assign_to_shards(pending, shards.values(), limit, sizes=sizes)
+            written = assign_to_shards(pending, shards.values(), ShardRule(limit, sizes))
             if not written and not missing:
                 break
             for name, new in written.items():
@@ -106,7 +127,7 @@ def test_each_node_gets_a_place_and_no_shard_is_over_its_limit(rounds, sizes, li
     assert _all(shards) == seen
     for report in shards.values():
         size = sum(map(sizes.of_entry, report.evidence.values()))
-        assert size <= limit * NODE_BYTES or len(report.evidence) == 1
+        assert size <= limit * sizes.node_bytes or len(report.evidence) == 1
 
 
 def _all(shards):
@@ -124,7 +145,7 @@ def _is_settled(known, sizes):
 def test_an_empty_shard_takes_a_node_of_any_size(limit):
     pending = {"a": entry("a", FULL), "b": entry("b", FULL)}
     shards = [make_report(shard=0), make_report(shard=1)]
-    written = assign_to_shards(pending, shards, limit, sizes=SIZES)
+    written = assign_to_shards(pending, shards, ShardRule(limit, SIZES))
     assert {name: set(found) for name, found in written.items()} == {
         "sample-0": {"a"},
         "sample-1": {"b"},

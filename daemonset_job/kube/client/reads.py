@@ -4,15 +4,17 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from daemonset_job.kube.client.answers import Found, Page, RawObject, malformed, send_json
+from daemonset_job.kube.client.protobuf_events import ProtobufEventStream
 from daemonset_job.kube.client.request import (
     ANSWER_LIMIT_BYTES,
     DEFAULT_TIMEOUT_SECONDS,
     JSON_TYPE,
     METADATA_LIST_TYPE,
     METADATA_TYPE,
+    PROTOBUF_TYPE,
     Request,
 )
-from daemonset_job.kube.client.resource import Resource
+from daemonset_job.kube.client.resource import PODS, Resource
 from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.streams import EventStream
 from daemonset_job.kube.client.transport import Transport
@@ -21,6 +23,8 @@ from daemonset_job.kube.client.unreadable import read_list
 # The API server sends a bookmark about once a minute; a watch silent for longer is dead
 # (apiserver storage/cacher, defaultBookmarkFrequency).
 WATCH_IDLE_SECONDS = 70.0
+# The second choice is for servers, and proxies before them, that have no other.
+_PROTOBUF_OR_JSON = f"{PROTOBUF_TYPE},{JSON_TYPE}"
 
 
 class Reads:
@@ -122,13 +126,14 @@ class Reads:
         resource_version: str,
         server_timeout_seconds: int | None = None,
         idle_timeout_seconds: float | None = WATCH_IDLE_SECONDS,
-    ) -> AsyncIterator[EventStream]:
+    ) -> AsyncIterator[EventStream | ProtobufEventStream]:
         """Open a watch and yield its events as raw dicts, bookmarks and ERROR events included.
 
-        The object of an event is Unreadable if it cannot be parsed. It ends normally when the
-        server ends it. `idle_timeout_seconds` bounds every silence, DEFAULT_TIMEOUT_SECONDS the
-        opening. Raises Gone for an expired `resource_version` if the server says so at once; it may
-        also say it in an ERROR event.
+        The object of an event is Unreadable if it cannot be parsed. A pod has only the fields that
+        `protobuf` declares. The watch ends normally when the server ends it.
+        `idle_timeout_seconds` bounds every silence, DEFAULT_TIMEOUT_SECONDS the opening. Raises
+        Gone for an expired `resource_version` if the server says so at once; it may also say it in
+        an ERROR event.
         """
         request = Request(
             "watch",
@@ -140,12 +145,21 @@ class Reads:
                 resourceVersion=resource_version,
                 timeoutSeconds=server_timeout_seconds,
             ),
-            accept=METADATA_TYPE if what.metadata_only else JSON_TYPE,
+            accept=_watch_type(what),
         )
         async with self._transport.stream(
             request, idle_timeout_seconds=idle_timeout_seconds
         ) as chunks:
-            yield EventStream(chunks, request=request.description)
+            is_protobuf = chunks.media_type == PROTOBUF_TYPE
+            stream = ProtobufEventStream if is_protobuf else EventStream
+            yield stream(chunks, request=request.description)
+
+
+def _watch_type(what: Selection) -> str:
+    """Return the formats in which the objects of a watch are requested, the best one first."""
+    if what.metadata_only:
+        return METADATA_TYPE
+    return _PROTOBUF_OR_JSON if what.resource == PODS else JSON_TYPE
 
 
 def _list_request(

@@ -15,6 +15,7 @@ ANSWER_LIMIT_BYTES = 64 * 1024 * 1024
 JSON_TYPE = "application/json"
 # The second choice serves servers that cannot convert, such as some aggregated ones.
 _PARTIAL_TYPE = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
+PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf"
 METADATA_TYPE = _PARTIAL_TYPE.format("PartialObjectMetadata")
 METADATA_LIST_TYPE = _PARTIAL_TYPE.format("PartialObjectMetadataList")
 _METHODS = {

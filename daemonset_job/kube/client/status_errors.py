@@ -21,6 +21,7 @@ from daemonset_job.kube.client.errors import (
     Unavailable,
 )
 from daemonset_job.kube.client.messages import MESSAGE_LIMIT, clean_text
+from daemonset_job.kube.client.protobuf import is_protobuf, read_object
 
 # Validation, admission and RBAC refusals may be longer than other messages. Their text names the
 # field and the fix, so the user needs all of it. An Event can carry 1024 characters.
@@ -47,7 +48,8 @@ def error_from_response(
 ) -> KubeError:
     """Return the error for an HTTP answer; `body` is a Status object, some other text or empty."""
     try:
-        parsed = orjson.loads(body)
+        # The answer to a watch of pods is in the format of its events.
+        parsed = read_object(body) if is_protobuf(body) else orjson.loads(body)
     except ValueError:
         parsed = None
     if not isinstance(parsed, dict):

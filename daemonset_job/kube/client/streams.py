@@ -30,8 +30,8 @@ MALFORMED_EVENT = "MalformedEvent"
 class ByteStream(AsyncIterator[bytes]):
     """The body of one response in chunks of at most 64 KiB; raises Unavailable if it breaks off.
 
-    It ends after `limit_bytes`, whatever is sent beyond them. An iterator object rather than an
-    async generator: it may be left at any point without something
+    It ends after `limit_bytes`, whatever is sent beyond them. `media_type` is that of the answer.
+    An iterator object rather than an async generator: it may be left at any point without something
     to close.
     """
 
@@ -43,6 +43,7 @@ class ByteStream(AsyncIterator[bytes]):
         idle_timeout_seconds: float | None,
         limit_bytes: int | None = None,
     ) -> None:
+        self.media_type = response.content_type
         self._left = limit_bytes
         self._content = response.content
         self._request = request

@@ -18,6 +18,7 @@ from daemonset_job.api.node_row import NodeRow
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.report import JobReport, new_report, of_schedule, with_annotations
 from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.shard_room import nodes_per_shard
 from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState, Phase
 from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.render.node_changes import with_node_changes
@@ -93,7 +94,7 @@ def next_report_statuses(
     records = _without_deleted_nodes(snapshot, records)
     if job_status.phase not in FINAL_PHASES:
         records = {name: record for name, record in records.items() if _is_informative(record)}
-    shares = assign_to_shards(reports, records)
+    shares = assign_to_shards(reports, records, nodes_per_shard(snapshot.job.spec))
     first = snapshot.first_report
     before = first.status if first is not None else ReportStatus()
     summary = _summary(snapshot.job, job_status, before)

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Mapping
 
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.report import NODES_PER_SHARD, JobReport
-from daemonset_job.api.shard_room import EvidenceSizes, count_missing
+from daemonset_job.api.report import JobReport
+from daemonset_job.api.shard_room import EvidenceSizes, count_missing, nodes_per_shard
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -17,20 +17,21 @@ def missing_shards(snapshot: Snapshot, counts: NodeCounts) -> list[int]:
     known = set(merge_records(snapshot)) | set(merge_evidence(snapshot)) | set(counts.nodes)
     # The DaemonSet's count may be forged: there cannot be more nodes than exist.
     count = max(min(counts.desired, len(snapshot.nodes)), len(known), 1)
-    needed = range((count + NODES_PER_SHARD - 1) // NODES_PER_SHARD)
+    limit = nodes_per_shard(snapshot.job.spec)
+    needed = range((count + limit - 1) // limit)
     there = {report.shard for report in snapshot.reports}
     missing = [shard for shard in needed if shard not in there]
     ledgers = [*(report.evidence for report in snapshot.reports), *({} for _ in missing)]
-    sizes = EvidenceSizes.of(snapshot.job.spec)
-    further = count_missing(ledgers, count, sizes, NODES_PER_SHARD)
+    sizes = EvidenceSizes.of(snapshot.job.spec, limit)
+    further = count_missing(ledgers, count, sizes, limit)
     unused = (shard for shard in itertools.count() if shard not in {*there, *missing})
     return [*missing, *itertools.islice(unused, further)]
 
 
 def assign_to_shards(
-    reports: list[JobReport], records: Mapping[str, NodeRecord]
+    reports: list[JobReport], records: Mapping[str, NodeRecord], limit: int
 ) -> dict[int, dict[str, NodeRecord]]:
-    """Return the records by shard, at most NODES_PER_SHARD in each.
+    """Return the records by shard, at most `limit` in each.
 
     A record stays in its shard. A new one goes to the shard of the node's evidence if that has
     room, else to the first shard with room.
@@ -45,7 +46,7 @@ def assign_to_shards(
             evidence_shard.setdefault(name, report.shard)
 
     def has_room(shard: int | None) -> bool:
-        return shard is not None and len(shares[shard]) < NODES_PER_SHARD
+        return shard is not None and len(shares[shard]) < limit
 
     for name in sorted(
         records, key=lambda name: (name not in record_shard, name not in evidence_shard, name)

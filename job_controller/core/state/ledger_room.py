@@ -6,20 +6,20 @@ needed, a log without evidence proves nothing.
 
 from __future__ import annotations
 
-from daemonset_job.api.report import NODES_PER_SHARD
-from daemonset_job.api.shard_room import EvidenceSizes, count_missing
+from daemonset_job.api.shard_room import EvidenceSizes, count_missing, nodes_per_shard
 from job_controller.core.state.snapshot import Snapshot
 
 
 def has_ledger_room(snapshot: Snapshot) -> bool:
     """Return whether the shards that exist can hold each node that has a record or a pod."""
-    sizes = EvidenceSizes.of(snapshot.job.spec)
+    limit = nodes_per_shard(snapshot.job.spec)
+    sizes = EvidenceSizes.of(snapshot.job.spec, limit)
     if not sizes.reserve_bytes:
         entries = sum(len(report.records) + len(report.evidence) for report in snapshot.reports)
-        if entries + len(snapshot.pods) <= len(snapshot.reports) * NODES_PER_SHARD:
+        if entries + len(snapshot.pods) <= len(snapshot.reports) * limit:
             return True
     names = {pod.node_name for pod in snapshot.pods}
     for report in snapshot.reports:
         names.update(report.records, report.evidence)
     ledgers = [report.evidence for report in snapshot.reports]
-    return count_missing(ledgers, len(names), sizes, NODES_PER_SHARD) == 0
+    return count_missing(ledgers, len(names), sizes, limit) == 0

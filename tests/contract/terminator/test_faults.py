@@ -327,14 +327,14 @@ async def test_evidence_without_job_and_report_is_dropped(cluster, server):
 
 async def test_shards(cluster, server):
     run = cluster.add_job(nodes=tuple("abcd"), report=False)
-    full = {f"x{n}": {"nodeUID": "x", "completedAt": "2030-01-01T00:00:00Z"} for n in range(998)}
+    full = {f"x{n}": {"nodeUID": "x", "completedAt": "2030-01-01T00:00:00Z"} for n in range(248)}
     run.add_report(0, full)
     run.add_report(1)
     cluster.start()
     run.print_tokens()
     await eventually(lambda: run.completed() >= set(run.nodes))
     sizes = [len(raw["evidence"]) for raw in run.reports()]
-    assert sorted(sizes) == [2, 1000]
+    assert sorted(sizes) == [2, 250]
     before = server.count("PATCH")
     await asyncio.sleep(60)
     assert server.count("PATCH") == before

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from daemonset_job.api import shard_room
 from daemonset_job.api.container import Container
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report_status import ReportStatus
 from job_controller.core.decide import decide
-from job_controller.core.state import ledger_room
 from job_controller.core.state.ledger_room import has_ledger_room
 from job_controller.core.state.node_exits import READ_LOG_GRACE, UNREAD_LOG_GRACE
 from tests.unit.builders import NOW, SampleCluster, done, make_job, make_node, make_pod, started
@@ -34,7 +34,7 @@ def failed_nodes(snapshot, now):
 
 
 def test_each_node_with_a_record_evidence_or_a_pod_needs_room(monkeypatch):
-    monkeypatch.setattr(ledger_room, "NODES_PER_SHARD", 3)
+    monkeypatch.setattr(shard_room, "NODES_PER_SHARD", 3)
     cluster = cluster_of("a", "b")
     assert has_ledger_room(cluster.snapshot())
     gone = replace(cluster.report(), evidence={"gone": done("gone")})
@@ -52,7 +52,7 @@ def test_each_node_with_a_record_evidence_or_a_pod_needs_room(monkeypatch):
 def test_an_exit_without_token_fails_its_node_once_its_log_could_be_recorded(monkeypatch):
     cluster = cluster_of("a", "b", gated=True, seen=2 * UNREAD_LOG_GRACE)
     assert failed_nodes(cluster.snapshot(), NOW) == {"a,b"}
-    monkeypatch.setattr(ledger_room, "NODES_PER_SHARD", 1)
+    monkeypatch.setattr(shard_room, "NODES_PER_SHARD", 1)
     snapshot = cluster.snapshot()
     assert not failed_nodes(snapshot, NOW)
     assert not failed_nodes(snapshot, NOW + timedelta(hours=1))

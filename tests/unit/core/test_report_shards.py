@@ -6,6 +6,7 @@ from datetime import timedelta
 from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.rollout import Rollout
 from job_controller.core.decide import decide
 from job_controller.core.plan import WriteReportStatus
 from tests.unit.builders import NOW, done, gated_pod, make_cluster, make_node, make_pod
@@ -56,12 +57,16 @@ def test_large_runs_get_further_shards():
     cluster = make_cluster(*[f"n{number}" for number in range(2500)], running=False, gated=True)
     plan = decide(cluster.snapshot(), NOW)
     created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
+    assert created == list(range(1, 10))
+    spec(cluster, rollout=Rollout())
+    plan = decide(cluster.snapshot(), NOW)
+    created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
     assert created == [1, 2]
 
 
 def test_large_results_need_further_shards():
     """By what the first nodes have printed; and as few as before for small results."""
-    for value, least in (("x" * 1024, 3), ("x", 0)):
+    for value, least in (("x" * 1024, 3), ("x", 1)):
         results = dict.fromkeys("abcd", value)
         evidence = {f"n{n}": replace(done(f"n{n}"), results=results) for n in range(100)}
         cluster = make_cluster(
@@ -103,7 +108,7 @@ def test_a_result_that_the_job_does_not_list_is_named():
 
 
 def test_evidence_of_nodes_that_left_needs_room_as_well():
-    gone = {f"gone-{n:04}": done(f"gone-{n:04}") for n in range(1000)}
+    gone = {f"gone-{n:04}": done(f"gone-{n:04}") for n in range(250)}
     cluster = make_cluster("a", gated=True, evidence=gone)
     plan = decide(cluster.snapshot(), NOW)
     created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
@@ -111,7 +116,7 @@ def test_evidence_of_nodes_that_left_needs_room_as_well():
 
 
 def test_no_shard_takes_more_records_than_its_share(monkeypatch):
-    monkeypatch.setattr("job_controller.core.render.shards.NODES_PER_SHARD", 2)
+    monkeypatch.setattr("daemonset_job.api.shard_room.NODES_PER_SHARD", 2)
     cluster = make_cluster("a", "b", "c", "d", gated=True)
     active = NodeRecord(uid="u", state="Active")
     first = replace(cluster.report(), status=ReportStatus(node_states={"a": active, "b": active}))

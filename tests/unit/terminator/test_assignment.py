@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from daemonset_job.api.evidence import Evidence, parse_evidence
 from daemonset_job.api.report_status import parse_report_status
-from terminator.ledger.assignment import assign_to_shards, build_patch
+from terminator.ledger.assignment import ShardRule, assign_to_shards, build_patch
 from terminator.logs.report_limits import LAST_LINES_NODES
 from tests.unit.terminator.builders import STAMP, done, make_report
 
@@ -94,7 +94,7 @@ def test_nodes_keep_their_shard_and_new_ones_go_to_the_first_with_room():
     ]
     pending = {name: done(name) for name in "abcdef"}
     for order in (shards, shards[::-1]):
-        assert assign_to_shards(pending, order, limit=2) == {
+        assert assign_to_shards(pending, order, ShardRule(2)) == {
             "sample-0": {"a": done("a")},
             "sample-1": {"c": done("c"), "d": done("d")},
             "sample-2": {"e": done("e"), "f": done("f")},
@@ -104,7 +104,7 @@ def test_nodes_keep_their_shard_and_new_ones_go_to_the_first_with_room():
 def test_what_finds_no_room_waits():
     assert assign_to_shards({"a": done("a")}, []) == {}
     full = make_report({"a": done("a")})
-    assert assign_to_shards({"b": done("b")}, [full], limit=1) == {}
+    assert assign_to_shards({"b": done("b")}, [full], ShardRule(1)) == {}
 
 
 uids = st.sampled_from(["old", "new"])
@@ -125,12 +125,14 @@ def test_writing_again_changes_nothing_and_a_completed_node_stays_so(found, limi
     shards = {f"sample-{n}": make_report(shard=n) for n in range(3)}
     for node, entry in found:
         before = {n: e for report in shards.values() for n, e in report.evidence.items()}
-        for name, entries in assign_to_shards({node: entry}, shards.values(), limit).items():
+        for name, entries in assign_to_shards(
+            {node: entry}, shards.values(), ShardRule(limit)
+        ).items():
             report = shards[name]
             shards[name] = replace(report, evidence=written(report, entries))
         after = {n: e for report in shards.values() for n, e in report.evidence.items()}
         assert sum(len(report.evidence) for report in shards.values()) == len(after)
-        assert assign_to_shards({node: entry}, shards.values(), limit) == {}
+        assert assign_to_shards({node: entry}, shards.values(), ShardRule(limit)) == {}
         old = before.get(node)
         if old is not None and old.node_uid == entry.node_uid and old.is_completed:
             assert after[node].completed_at == old.completed_at
@@ -154,12 +156,12 @@ def test_node_goes_to_the_shard_of_its_record_if_there_is_room():
 
     first, second = on_record(0, "x", "y"), on_record(1, "a", "b")
     pending = {name: done(name) for name in "abcx"}
-    assert assign_to_shards(pending, [first, second], limit=2) == {
+    assert assign_to_shards(pending, [first, second], ShardRule(2)) == {
         "sample-0": {"c": done("c"), "x": done("x")},
         "sample-1": {"a": done("a"), "b": done("b")},
     }
     full = on_record(1, "a", evidence={"p": done("p"), "q": done("q")})
-    assert assign_to_shards({"a": done("a")}, [first, full], limit=2) == {
+    assert assign_to_shards({"a": done("a")}, [first, full], ShardRule(2)) == {
         "sample-0": {"a": done("a")}
     }
 
@@ -168,12 +170,30 @@ def test_a_node_is_sent_again_to_the_shard_that_it_may_have_reached():
     shards = [make_report(shard=0), make_report(shard=1)]
     unconfirmed = {"a": "sample-1", "b": "a-report-that-is-gone"}
     assert assign_to_shards(
-        {"a": done("a"), "b": done("b")}, shards, limit=1, unconfirmed=unconfirmed
+        {"a": done("a"), "b": done("b")}, shards, ShardRule(1), unconfirmed=unconfirmed
     ) == {
         "sample-0": {"b": done("b")},
         "sample-1": {"a": done("a")},
     }
     # Its place is taken, whether it got there or not.
     assert assign_to_shards(
-        {"c": done("c"), "d": done("d")}, shards, limit=1, unconfirmed=unconfirmed
+        {"c": done("c"), "d": done("d")}, shards, ShardRule(1), unconfirmed=unconfirmed
     ) == {"sample-0": {"c": done("c")}}
+
+
+def test_a_node_without_room_in_a_small_shard_gets_it_in_a_large_one():
+    """The controller creates no further shard if the Job has got a rollout since."""
+    pending = {name: done(name) for name in "abc"}
+    small, large = ShardRule(1), ShardRule(2)
+    shards = [make_report(shard=0), make_report(shard=1)]
+    found = assign_to_shards(pending, shards, small, otherwise=large)
+    assert found == {
+        "sample-0": {"a": done("a"), "c": done("c")},
+        "sample-1": {"b": done("b")},
+    }
+    more = {name: done(name) for name in "abcde"}
+    found = assign_to_shards(more, shards, small, otherwise=large)
+    assert sum(map(len, found.values())) == 4
+    assert assign_to_shards(pending, shards, small, otherwise=large, full={"sample-0"}) == {
+        "sample-1": {"a": done("a"), "b": done("b")}
+    }

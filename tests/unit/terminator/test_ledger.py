@@ -146,7 +146,8 @@ async def test_a_book_of_which_the_last_report_was_gone_first_goes_too(running):
 
 
 async def test_what_finds_no_room_goes_with_the_job(running, monkeypatch):
-    monkeypatch.setattr("terminator.ledger.writer.NODES_PER_SHARD", 1)
+    for name in ("NODES_PER_SHARD", "NODES_PER_ROLLOUT_SHARD"):
+        monkeypatch.setattr(f"terminator.ledger.writer.{name}", 1)
     cluster = Cluster(make_report({"a": done("a")}))
     running(cluster)
     cluster.ledger.record(make_job(), "b", done("b"))
