@@ -88,14 +88,20 @@ async def store(
     return await who.send("create", resource, body=body, replace={"HERE": fields})
 
 
-async def wait_for_unreadable(scene: Tenants, number: int) -> None:
-    """Return once both programs say that this number of objects of each kind cannot be read."""
+async def wait_for_unreadable(
+    scene: Tenants, number: int, *, readable: tuple[Resource, ...] = ()
+) -> None:
+    """Return once both programs say that this number of objects of each kind cannot be read.
+
+    `readable`: kinds of which they can read all.
+    """
     for script in scene.programs:
         component, resources = FOLLOWED[script.name]
         for resource in resources:
+            expected = 0 if resource in readable else number
             labels = f'component="{component}",resource="{resource.plural}"'
-            await scene.sampled(script, f"dsj_unreadable_objects{{{labels}}}", number)
-            if number:
+            await scene.sampled(script, f"dsj_unreadable_objects{{{labels}}}", expected)
+            if expected:
                 await scene.logged(
                     script, "cannot be read", f"resource={resource.plural} ", "name=deep "
                 )
@@ -115,7 +121,8 @@ async def test_objects_too_deep_to_be_read_are_named_and_others_complete(tenants
         assert all(listed)
         for resource in STORED:
             assert (await store(scene, resource)).count(b'"f:a":') == LEVELS, resource
-        await wait_for_unreadable(scene, 1)
+        # A watch of pods brings the fields of managers as bytes that are not parsed; a list is JSON.
+        await wait_for_unreadable(scene, 1, readable=(PODS,))
         # It was understood: a client that writes once a second must not have all listed again.
         assert [await lists(script) for script in scene.programs] == listed
 
