@@ -14,9 +14,13 @@ PULL = {"rollout": {"pullImagesFirst": True}}
 ON_THE_HOST = {"script": "true", "hostExec": True}
 
 
+def with_check(check, base=None):
+    return (base or IMAGE) | {"rollout": {"steps": [{"nodes": 1, "check": check}]}}
+
+
 def step(base=None, timeout=None, **script):
     check = {"script": script} | ({} if timeout is None else {"timeoutSeconds": timeout})
-    return (base or IMAGE) | {"rollout": {"steps": [{"nodes": 1, "check": check}]}}
+    return with_check(check, base)
 
 
 def test_images_may_be_pulled_first_also_in_a_job_that_has_started(kube_env: KubeEnv, namespace):
@@ -57,6 +61,8 @@ def test_a_check_of_a_job_on_the_host_is_a_script(kube_env: KubeEnv, namespace):
     [
         (step(), "must have script, scriptFrom, command or args: what to run"),
         (step(image="x:1"), "must have script, scriptFrom, command or args: what to run"),
+        (with_check({}), "must have nodeReady: true, http, prometheus, pods or script"),
+        (with_check({"nodeReady": False, "timeoutSeconds": 9}), "without a check, leave it out"),
         (
             step(script="a", scriptFrom={"configMapKeyRef": {"name": "a", "key": "b"}}),
             "script and scriptFrom cannot both be set",

@@ -121,7 +121,7 @@ async def test_objects_too_deep_to_be_read_are_named_and_others_complete(tenants
         assert all(listed)
         for resource in STORED:
             assert (await store(scene, resource)).count(b'"f:a":') == LEVELS, resource
-        # A watch of pods brings the fields of managers as bytes that are not parsed; a list is JSON.
+        # A watch of pods brings managedFields as bytes that are not parsed; a list is JSON.
         await wait_for_unreadable(scene, 1, readable=(PODS,))
         # It was understood: a client that writes once a second must not have all listed again.
         assert [await lists(script) for script in scene.programs] == listed
