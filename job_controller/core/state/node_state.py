@@ -178,11 +178,13 @@ def _assess_failed(context: RunContext, record: NodeRecord, inputs: NodeInputs) 
     """Return the assessment of a node whose failure is recorded, and of its pod.
 
     The kubelet restarts the task in a kept pod again and again. Unless `pods` is `Keep`, the pod is
-    deleted as soon as its last lines are recorded. Its successor waits at the gate.
+    deleted as soon as its last lines are recorded. Its successor waits at the gate. One that was
+    created before new pods had the gate is deleted, too: a task may be at work in it.
     """
-    is_kept = context.spec.failure_policy.pods == PodPolicy.KEEP
-    if is_kept or record.pod_uid != inputs.pod.uid:
+    if context.spec.failure_policy.pods == PodPolicy.KEEP:
         return NodeAssessment(record)
+    if record.pod_uid != inputs.pod.uid:
+        return NodeAssessment(record, delete_pod=not inputs.pod.is_gated)
     evidence = inputs.evidence
     is_recorded = evidence is not None and evidence.pod_uid == inputs.pod.uid
     has_lines = has_started(inputs.pod) and context.spec.failure_log_lines > 0

@@ -70,7 +70,10 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
     ):
         return
     is_kept = spec.get("failurePolicy", {}).get("pods") == "Keep"
-    if not is_kept and _has_failed_on_record(world, pod, job_uid):
+    record = node_states(world, job_uid).get(node, {})
+    has_failed = (record.get("state"), record.get("uid")) == ("Failed", raw["metadata"]["uid"])
+    if has_failed and not is_kept:
+        # Any pod of the node: none of them may run the task any more.
         return
     pod_at, node_at = (found["metadata"]["creationTimestamp"] for found in (pod, raw))
     if pod_at < node_at:

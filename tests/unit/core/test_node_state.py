@@ -326,6 +326,15 @@ def test_the_pod_of_a_failure_is_deleted_once_its_last_lines_are_recorded(pods):
     assert not assess(crashed(restarts=1), record=failed, spec=keep).delete_pod
 
 
+def test_a_successor_that_was_created_before_the_failure_was_known_is_deleted():
+    failed = assess(crashed(restarts=1)).record
+    successor = replace(crashed(restarts=1), uid="pod-a-2")
+    assert assess(successor, record=failed).delete_pod
+    assert not assess(gated_pod("a"), record=failed).delete_pod
+    keep = replace(SPEC, failure_policy=FailurePolicy(pods=PodPolicy.KEEP))
+    assert not assess(successor, record=failed, spec=keep).delete_pod
+
+
 def test_a_node_that_fails_after_the_end_of_the_run_has_its_time_for_last_lines_too():
     spec = replace(SPEC, failure_policy=FailurePolicy(pods="Delete"))
     pod = crashed(restarts=1, at=NOW)
