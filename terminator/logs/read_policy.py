@@ -217,8 +217,11 @@ class LogReadState:
         self._wants_lines = True
 
     def takes_lines(self, step: ShortRead, container: Container) -> bool:
-        """Return whether a read that is done was for the last lines of a running task; once."""
-        is_due = self._wants_lines and not step.previous
+        """Return whether a read that is done was for the last lines of a running task; once.
+
+        One with a cursor, begun before they were asked for, brings only the lines after those known.
+        """
+        is_due = self._wants_lines and not step.previous and not step.use_cursor
         if is_due:
             self._wants_lines = False
         return is_due and container.state == "running"

@@ -55,6 +55,17 @@ def test_first_a_short_read_then_a_stream_if_there_is_room():
     assert reading.next_step(RUNNING, 0.0) == Wait(POLL_SECONDS[0], wants_stream=True)
 
 
+def test_a_read_of_new_lines_that_is_under_way_does_not_bring_the_last_ones():
+    reading = looked()
+    reading.want_lines()
+    assert not reading.takes_lines(ShortRead(use_cursor=True), RUNNING)
+    step = reading.next_step(RUNNING, 0.0)
+    assert step == ShortRead()
+    assert isinstance(step, ShortRead)
+    assert reading.takes_lines(step, RUNNING)
+    assert not reading.takes_lines(step, RUNNING)
+
+
 def test_without_a_stream_short_reads_grow_apart_up_to_a_limit():
     reading, now, gaps = looked(), 0.0, []
     for _ in range(12):
