@@ -110,7 +110,19 @@ def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:
             zone: allowed_nodes(rollout.max_parallel_per_zone, size) or 1
             for zone, size in sizes.items()
         }
-    return Limits(allowed_nodes(rollout.max_parallel, counts.desired), by_zone)
+    return Limits(allowed_nodes(rollout.max_parallel, _surely_desired(counts)), by_zone)
+
+
+def _surely_desired(counts: NodeCounts) -> int:
+    """Return of how many nodes a percentage is.
+
+    The status of the DaemonSet that was read last may be from before completed nodes left the
+    selection. Then it has them too, and they must not be counted twice.
+    """
+    if counts.is_exact:
+        return counts.desired
+    once = counts.desired - len(counts.completed_unselected)
+    return max(once, len(counts.desired_names))
 
 
 def _nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
