@@ -219,7 +219,7 @@ class LogReadState:
     def takes_lines(self, step: ShortRead, container: Container) -> bool:
         """Return whether a read that is done was for the last lines of a running task; once.
 
-        One with a cursor, begun before they were asked for, brings only the lines after those known.
+        One with a cursor, which began before, brings only the lines after those that are known.
         """
         is_due = self._wants_lines and not step.previous and not step.use_cursor
         if is_due:
