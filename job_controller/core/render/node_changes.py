@@ -11,7 +11,9 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.shard_room import nodes_per_shard
 from daemonset_job.api.states import NodeState
+from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.state.absence import complete_record
 from job_controller.core.state.node_changes import describe_unset_results
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
@@ -50,11 +52,16 @@ def record_changes(snapshot: Snapshot) -> list[tuple[JobReport, ReportStatus]]:
         for name, record in with_node_changes(records, snapshot).items()
         if record != records.get(name)
     }
+    limit = nodes_per_shard(snapshot.job.spec)
+    room = assign_to_shards(list(snapshot.reports), {**records, **new}, limit)
+    with_room = {name: shard for shard, share in room.items() for name in share}
     shares: dict[int, dict[str, NodeRecord]] = {}
     for name, record in new.items():
         known_in = [report.shard for report in snapshot.reports if name in report.records]
         named_in = [report.shard for report in snapshot.reports if name in report.evidence]
-        shares.setdefault(min(known_in or named_in), {})[name] = record
+        # Without room in any shard it goes to that of its evidence: a change is to be on record.
+        place = min(known_in, default=with_room.get(name, min(named_in)))
+        shares.setdefault(place, {})[name] = record
     return [
         (report, replace(report.status, node_states={**report.records, **shares[report.shard]}))
         for report in snapshot.reports
