@@ -159,6 +159,9 @@ def _shutdown(world: World, d: Disturbance) -> None:
         if machine.is_up and not machine.is_gone:
             machine.shut_down()
             _down(world, d)
+        elif not machine.is_gone:
+            # It reboots instead, and its kubelet says that the node is Ready when it is up again.
+            machine.call_later(0.1, world.set_ready, d.what, "True")
 
     world.set_ready(d.what, "False")
     world.loop.call_later(PODS_END_SECONDS, end)
