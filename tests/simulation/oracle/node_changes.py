@@ -23,8 +23,8 @@ INVARIANTS = (
         mutant="completes_before_changes",
         seed=5,
         excuses={
-            "failed before": "The run had failed, and its time to live was over when the completion "
-            "was recorded (guarantees.md, The time to live).",
+            "failed before": "The run had failed, and its time to live was over when the "
+            "completion was recorded (guarantees.md, The time to live).",
         },
     ),
 )
