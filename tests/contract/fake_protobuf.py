@@ -36,6 +36,11 @@ def _message(name: str, raw: Raw) -> Message:
         if kind == "map":
             pairs = ({"key": key, "value": text} for key, text in value.items())
             getattr(found, field).extend(_encoded("Entry", each) for each in pairs)
+        elif kind == "owners":
+            getattr(found, field).extend(_encoded("OwnerReference", each) for each in value)
+        elif kind == "terms":
+            terms = (_encoded("NodeSelectorTerm", each) for each in value)
+            getattr(found, field).extend(term.SerializeToString() for term in terms)
         elif kind.startswith("["):
             getattr(found, field).extend(_encoded(kind.strip("[]"), each) for each in value)
         elif isinstance(encoded := _encoded(kind, value), Message):

@@ -32,10 +32,22 @@ from daemonset_job.kube.client.request import format_rfc3339
 MAGIC: Final = b"k8s\x00"
 _PACKAGE: Final = "daemonset_job"
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
+# After this many years the same dates come again.
+_CYCLE_YEARS: Final = 400
+_CYCLE_SECONDS: Final = 146_097 * 24 * 60 * 60
+# What bytes become, each alone, that are no UTF-8.
+_REPLACED: Final = dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")
+# A client can store 750,000 empty terms in a pod. DaemonSets of this project have fewer than this.
+NODE_TERMS_LIMIT: Final = 20_000
+# What a term that names a node has as it is written: a value of its key, and the operator In.
+_NAMES_NODE: Final = (b"metadata.name", b"\x12\x02In")
 
 # Of each message the fields that are read: their names in JSON, and each one's number and type. A
 # type in brackets is repeated. Texts are bytes to the format. A client may have stored others than
 # UTF-8: JSON shows them as U+FFFD, but a text would make the whole object unreadable.
+#
+# Of owners only the controller is kept, and of the first terms of a node selector those that may
+# name a node.
 MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
     "Unknown": {"typeMeta": (1, "TypeMeta"), "raw": (2, "bytes")},
     "TypeMeta": {"apiVersion": (1, "text"), "kind": (2, "text")},
@@ -67,7 +79,7 @@ MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
         "deletionTimestamp": (9, "time"),
         "labels": (11, "map"),
         "annotations": (12, "map"),
-        "ownerReferences": (13, "[OwnerReference]"),
+        "ownerReferences": (13, "owners"),
     },
     "OwnerReference": {
         "kind": (1, "text"),
@@ -87,11 +99,8 @@ MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
     "Container": {"name": (1, "text"), "restartPolicy": (24, "text")},
     "Affinity": {"nodeAffinity": (1, "NodeAffinity")},
     "NodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": (1, "NodeSelector")},
-    "NodeSelector": {"nodeSelectorTerms": (1, "[NodeSelectorTerm]")},
-    "NodeSelectorTerm": {
-        "matchExpressions": (1, "[NodeSelectorRequirement]"),
-        "matchFields": (2, "[NodeSelectorRequirement]"),
-    },
+    "NodeSelector": {"nodeSelectorTerms": (1, "terms")},
+    "NodeSelectorTerm": {"matchFields": (2, "[NodeSelectorRequirement]")},
     "NodeSelectorRequirement": {
         "key": (1, "text"),
         "operator": (2, "text"),
@@ -133,7 +142,7 @@ MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
         "startedAt": (5, "time"),
         "finishedAt": (6, "time"),
     },
-    # The seconds since 1970 and the fraction, which these times do not have.
+    # The seconds since 1970. These times have no fraction.
     "Time": {"seconds": (1, "number")},
     "Entry": {"key": (1, "text"), "value": (2, "text")},
 }
@@ -144,8 +153,10 @@ _SCALARS: Final = {
     "bytes": FieldDescriptorProto.TYPE_BYTES,
     "number": FieldDescriptorProto.TYPE_INT64,
     "flag": FieldDescriptorProto.TYPE_BOOL,
+    # A message is written as its bytes are.
+    "terms": FieldDescriptorProto.TYPE_BYTES,
 }
-_MESSAGE_TYPES: Final = {"time": "Time", "map": "Entry"}
+_MESSAGE_TYPES: Final = {"time": "Time", "map": "Entry", "owners": "OwnerReference"}
 
 _Convert = Callable[[Any], Any]
 
@@ -192,24 +203,43 @@ def _parse(name: str, body: bytes) -> dict[str, Any]:
 
 
 def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        # Not "replace", which makes one U+FFFD of the begin of a character, however long it is.
+        return value.decode("utf-8", "surrogateescape").translate(_REPLACED)
 
 
 @lru_cache(4096)
-def _format_seconds(seconds: int) -> str | None:
-    # The zero time is an empty message, and null in JSON.
-    try:
-        return format_rfc3339(_EPOCH + timedelta(seconds=seconds)) if seconds else None
-    except OverflowError:
-        return None  # a year after 9999, which the server does not write as JSON either
+def _format_seconds(seconds: int) -> str:
+    # Years before 1 and after 9999, which the server writes too: who parses them refuses them.
+    cycles, rest = divmod(seconds, _CYCLE_SECONDS)
+    text = format_rfc3339(_EPOCH + timedelta(seconds=rest))
+    year = int(text[:4]) + cycles * _CYCLE_YEARS
+    return f"{'-' * (year < 0)}{abs(year):04}{text[4:]}"
 
 
 def _time(value: Any) -> str | None:
-    return _format_seconds(value.seconds)
+    # The zero time is an empty message, and null in JSON. That of 1970 has 0 seconds.
+    return _format_seconds(value.seconds) if value.HasField("seconds") else None
 
 
 def _map(entries: Any) -> dict[str, str]:
     return {_text(entry.key): _text(entry.value) for entry in entries}
+
+
+def _owners(references: Any) -> list[Any]:
+    convert = _CONVERTERS["OwnerReference"]
+    return [convert(reference) for reference in references if reference.controller]
+
+
+def _terms(bodies: Any) -> list[Any]:
+    key, operator = _NAMES_NODE
+    return [
+        _parse("NodeSelectorTerm", body)
+        for body in bodies[:NODE_TERMS_LIMIT]
+        if key in body and operator in body
+    ]
 
 
 def _same(value: Any) -> Any:
@@ -250,14 +280,20 @@ def _converter_of(name: str) -> _Convert:
 
 
 def _is_repeated(kind: str) -> bool:
-    return kind == "map" or kind.startswith("[")
+    return kind in {"map", "owners", "terms"} or kind.startswith("[")
 
 
 def _field_converter(kind: str) -> _Convert:
     if kind.startswith("["):
         each = _field_converter(kind.strip("[]"))
         return lambda values: [each(value) for value in values]
-    converters: dict[str, _Convert] = {"text": _text, "time": _time, "map": _map}
+    converters: dict[str, _Convert] = {
+        "text": _text,
+        "time": _time,
+        "map": _map,
+        "owners": _owners,
+        "terms": _terms,
+    }
     if kind in converters:
         return converters[kind]
     return _same if kind in _SCALARS else _converter_of(kind)
