@@ -120,6 +120,9 @@ def _env(paths: Paths, _: argparse.Namespace) -> None:
     ready = binaries.find_ready(paths)
     if ready is not None:
         show(f'export PATH={shlex.quote(str(ready))}:"$PATH"')
+    if known is None:
+        # With the variables set, kubectl finds no other cluster by mistake.
+        raise DevclusterError(load.NO_CLUSTER)
 
 
 def _parser() -> argparse.ArgumentParser:
