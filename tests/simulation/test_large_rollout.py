@@ -1,10 +1,11 @@
 """Rollouts over many nodes of which some fail and some vanish, judged by what ran on the nodes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from unittest.mock import patch
 
 import pytest
 
+from daemonset_job.api.shard_room import NODES_PER_ROLLOUT_SHARD
 from tests.simulation.disturbances import apply_disturbance
 from tests.simulation.machine import TURNS_UNKNOWN_SECONDS
 from tests.simulation.oracle import Oracle, is_true
@@ -100,9 +101,9 @@ def roll_out(count, **failure_policy):
         real(self, run)
 
     with patch.object(Oracle, "task_starts", task_starts):
-        outcome = simulate(
-            Schedule(7, tuple(nodes), (JobPlan(spec=spec),), gone), look=witness.look
-        )
+        schedule = Schedule(7, tuple(nodes), (JobPlan(spec=spec),), gone)
+        schedule = replace(schedule, shard_nodes=NODES_PER_ROLLOUT_SHARD)
+        outcome = simulate(schedule, look=witness.look)
     assert outcome.violations == ()
     return witness
 
