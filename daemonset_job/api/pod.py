@@ -13,7 +13,6 @@ from daemonset_job.api.container import CONTAINERS_SHAPE, STATUS_UNKNOWN, Contai
 from daemonset_job.api.owners import controller_uid, controlling_daemon_set, has_controller
 from daemonset_job.api.shape import (
     AFFINITY,
-    CONDITIONS,
     METADATA,
     STRING,
     TIME,
@@ -28,6 +27,8 @@ from daemonset_job.api.times import parse_time
 DISRUPTED_REASONS: Final = frozenset({"Evicted", "NodeShutdown", "Preempting", "Terminated"})
 # What is kept of the words of a kubelet about a container that keeps the task from starting.
 INIT_FAILURE_LIMIT: Final = 400
+# As many terms of a node selector are read in a watch, see `kube/client/protobuf`.
+_TERMS_LIMIT: Final = 20_000
 
 _POD: Final = fields(
     metadata=METADATA,
@@ -42,7 +43,8 @@ _POD: Final = fields(
         reason=STRING,
         message=STRING,
         startTime=TIME,
-        conditions=CONDITIONS,
+        # Not their times, which are not read, and which a watch does not have.
+        conditions=list_of(fields(type=STRING, status=STRING, reason=STRING, message=STRING)),
         containerStatuses=CONTAINERS_SHAPE,
         initContainerStatuses=CONTAINERS_SHAPE,
     ),
@@ -174,7 +176,7 @@ def affinity_node(spec: Mapping[str, Any]) -> str:
     """
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    for term in required.get("nodeSelectorTerms") or ():
+    for term in (required.get("nodeSelectorTerms") or ())[:_TERMS_LIMIT]:
         for field_ in term.get("matchFields") or ():
             values = field_.get("values") or []
             if (
@@ -210,7 +212,7 @@ def _init_failure(status: Mapping[str, Any]) -> str:
             reason, message = f"exit {ended['exitCode']}", ended.get("message") or ""
         if reason and reason not in {"PodInitializing", "ContainerCreating"}:
             detail = f": {message}" if message else ""
-            return f"init container {raw.get('name')}: {reason}{detail}"[:INIT_FAILURE_LIMIT]
+            return f"init container {raw.get('name') or ''}: {reason}{detail}"[:INIT_FAILURE_LIMIT]
     return ""
 
 

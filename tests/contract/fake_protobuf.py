@@ -1,7 +1,8 @@
 """Watch events as the API server writes them in the format of Protocol Buffers.
 
-The numbers of the fields are those of the product: tests/integration/test_protobuf.py compares them
-with what a real API server writes. Fields that the product does not declare are left out.
+The numbers of the fields are those of the product. tests/contract/test_protobuf_values.py compares
+them with those of Kubernetes, tests/integration/test_protobuf.py with what a real API server
+writes. Fields that the product does not declare are left out.
 """
 
 from datetime import datetime
@@ -11,6 +12,9 @@ from google.protobuf.message import Message
 
 from daemonset_job.kube.client.protobuf import CLASSES, MAGIC, MESSAGES
 from tests.contract.fake_storage import Raw
+
+# What the items are of kinds of lists that are not named after them.
+_LISTS = {"owners": "OwnerReference", "terms": "NodeSelectorTerm"}
 
 
 def event_frame(type_: str, raw: Raw) -> bytes:
@@ -36,13 +40,12 @@ def _message(name: str, raw: Raw) -> Message:
         if kind == "map":
             pairs = ({"key": key, "value": text} for key, text in value.items())
             getattr(found, field).extend(_encoded("Entry", each) for each in pairs)
-        elif kind == "owners":
-            getattr(found, field).extend(_encoded("OwnerReference", each) for each in value)
-        elif kind == "terms":
-            terms = (_encoded("NodeSelectorTerm", each) for each in value)
-            getattr(found, field).extend(term.SerializeToString() for term in terms)
-        elif kind.startswith("["):
-            getattr(found, field).extend(_encoded(kind.strip("[]"), each) for each in value)
+        elif kind in _LISTS or kind.startswith("["):
+            inner = _LISTS.get(kind, kind.strip("[]"))
+            encoded = [_encoded(inner, each) for each in value]
+            if kind == "terms":  # kept as their bytes
+                encoded = [each.SerializeToString() for each in encoded]
+            getattr(found, field).extend(encoded)
         elif isinstance(encoded := _encoded(kind, value), Message):
             getattr(found, field).CopyFrom(encoded)
         else:

@@ -37,7 +37,7 @@ _CYCLE_YEARS: Final = 400
 _CYCLE_SECONDS: Final = 146_097 * 24 * 60 * 60
 # What bytes become, each alone, that are no UTF-8.
 _REPLACED: Final = dict.fromkeys(range(0xDC80, 0xDD00), "\ufffd")
-# A client can store 750,000 empty terms in a pod. DaemonSets of this project have fewer than this.
+# A client can store 750,000 terms in a pod. DaemonSets of this project have fewer than this.
 NODE_TERMS_LIMIT: Final = 20_000
 # What a term that names a node has as it is written: a value of its key, and the operator In.
 _NAMES_NODE: Final = (b"metadata.name", b"\x12\x02In")
@@ -47,7 +47,7 @@ _NAMES_NODE: Final = (b"metadata.name", b"\x12\x02In")
 # UTF-8: JSON shows them as U+FFFD, but a text would make the whole object unreadable.
 #
 # Of owners only the controller is kept, and of the first terms of a node selector those that may
-# name a node.
+# name a node. To make a dict of each of 750,000 empty terms took half a second.
 MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
     "Unknown": {"typeMeta": (1, "TypeMeta"), "raw": (2, "bytes")},
     "TypeMeta": {"apiVersion": (1, "text"), "kind": (2, "text")},
