@@ -126,3 +126,28 @@ def test_no_shard_takes_more_records_than_its_share(monkeypatch):
     plan = decide(cluster.snapshot(reports=(first, second)), NOW)
     by_name = {a.name: set(a.status.node_states) for a in acts(plan, WriteReportStatus)}
     assert by_name == {first.name: {"a", "b"}, "second": {"c", "d"}}
+
+
+def test_records_stay_in_a_shard_that_has_more_of_them_than_new_ones_would(monkeypatch):
+    """The run was begun by a version with larger shards, or its rollout was removed."""
+    monkeypatch.setattr("daemonset_job.api.shard_room.NODES_PER_SHARD", 2)
+    names = [*"abcdefg"]
+    evidence = {name: done(name) for name in "abc"}
+    cluster = make_cluster(*names, gated=True, evidence=evidence)
+    records = {name: NodeRecord(f"uid-{name}", "Active", attempts=3) for name in names}
+    alone = replace(cluster.report(), status=ReportStatus(node_states=records))
+    plan = decide(cluster.snapshot(reports=(alone,)), NOW)
+    written = [set(a.status.node_states) for a in acts(plan, WriteReportStatus)]
+    assert written == [set(names)]
+    # Two shards for the evidence of four nodes. All records have a place.
+    created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
+    assert created == [1, 2]
+
+    states = [dict.fromkeys(each, records["a"]) for each in ("abcd", "efg", "")]
+    reports = [
+        replace(alone, name=f"r{shard}", shard=shard, status=ReportStatus(node_states=found))
+        for shard, found in enumerate(states)
+    ]
+    plan = decide(cluster.snapshot(reports=tuple(reports)), NOW)
+    by_name = {a.name: set(a.status.node_states) for a in acts(plan, WriteReportStatus)}
+    assert by_name == {"r0": set("abcd"), "r1": set("efg")}
