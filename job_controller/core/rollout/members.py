@@ -14,7 +14,7 @@ from daemonset_job.api.rollout import Rollout, Step, share_of
 from daemonset_job.api.states import NodeState
 from job_controller.core.rollout.kept_nodes import find_kept
 from job_controller.core.rollout.node_order import sort_nodes, zone_of
-from job_controller.core.rollout.places import Places
+from job_controller.core.rollout.places import Places, counted_twice
 from job_controller.core.rollout.turns import Place
 from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.left_nodes import find_chosen
@@ -78,7 +78,7 @@ def find_members(
     begun = _begun_nodes(snapshot, counts, places) - earlier
     if step.selector is None:
         # Nodes that left count on both sides: a share of the others only would end the step early.
-        total = counts.desired - len(earlier) + len(gone) - _counted_twice(snapshot, counts, gone)
+        total = counts.desired - len(earlier) + len(gone) - counted_twice(snapshot, counts, gone)
         # On those nothing of the task has run: other nodes have their turn in their place.
         idle = _set_aside_without_turn(snapshot, counts, records)
         wanted = min(max(share_of(step.nodes, total), 1), max(total, 1))
@@ -103,19 +103,6 @@ def find_members(
         left,
         is_empty=not selected and not had_turn,
     )
-
-
-def _counted_twice(snapshot: Snapshot, counts: NodeCounts, gone: AbstractSet[str]) -> int:
-    """Return how many nodes that have left the DaemonSet controller still counts as desired.
-
-    Its count is late for a moment. A step that is larger for that moment would give another node
-    the turn of one that has left.
-    """
-    left = len(gone | counts.completed_unselected)
-    if not left or not counts.missing:
-        return 0
-    lacking = find_chosen(snapshot, snapshot.nodes.keys() - counts.desired_names)
-    return min(max(counts.missing - len(lacking), 0), left)
 
 
 def _may_lack_selected(

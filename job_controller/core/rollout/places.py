@@ -11,6 +11,7 @@ which takes a minute at most.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -21,6 +22,7 @@ from job_controller.core.rollout.turns import Limits, Place, allowed_nodes
 from job_controller.core.state.left_nodes import (
     LEFT_PODS_SECONDS,
     counts_until,
+    find_chosen,
     find_excluded,
 )
 from job_controller.core.state.node_counts import NodeCounts
@@ -110,19 +112,21 @@ def find_limits(snapshot: Snapshot, counts: NodeCounts) -> Limits:
             zone: allowed_nodes(rollout.max_parallel_per_zone, size) or 1
             for zone, size in sizes.items()
         }
-    return Limits(allowed_nodes(rollout.max_parallel, _surely_desired(counts)), by_zone)
+    desired = counts.desired - counted_twice(snapshot, counts, frozenset())
+    return Limits(allowed_nodes(rollout.max_parallel, desired), by_zone)
 
 
-def _surely_desired(counts: NodeCounts) -> int:
-    """Return of how many nodes a percentage is.
+def counted_twice(snapshot: Snapshot, counts: NodeCounts, gone: AbstractSet[str]) -> int:
+    """Return how many nodes that have left the DaemonSet controller still counts as desired.
 
-    The status of the DaemonSet that was read last may be from before completed nodes left the
-    selection. Then it has them too, and they must not be counted twice.
+    Its count is late for a moment. A step or a percentage that is larger for that moment would give
+    another node the turn of one that has left. `gone` are those that left uncompleted.
     """
-    if counts.is_exact:
-        return counts.desired
-    once = counts.desired - len(counts.completed_unselected)
-    return max(once, len(counts.desired_names))
+    left = len(gone | counts.completed_unselected)
+    if not left or not counts.missing:
+        return 0
+    lacking = find_chosen(snapshot, snapshot.nodes.keys() - counts.desired_names)
+    return min(max(counts.missing - len(lacking), 0), left)
 
 
 def _nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
