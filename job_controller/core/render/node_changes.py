@@ -52,15 +52,16 @@ def record_changes(snapshot: Snapshot) -> list[tuple[JobReport, ReportStatus]]:
         for name, record in with_node_changes(records, snapshot).items()
         if record != records.get(name)
     }
-    limit = nodes_per_shard(snapshot.job.spec)
-    room = assign_to_shards(list(snapshot.reports), {**records, **new}, limit)
-    with_room = {name: shard for shard, share in room.items() for name in share}
+    if not new:
+        return []
+    reports = sorted(snapshot.reports, key=lambda report: report.shard)
+    room = assign_to_shards(reports, {**records, **new}, nodes_per_shard(snapshot.job.spec))
+    places = {name: shard for shard, share in room.items() for name in share}
     shares: dict[int, dict[str, NodeRecord]] = {}
     for name, record in new.items():
-        known_in = [report.shard for report in snapshot.reports if name in report.records]
-        named_in = [report.shard for report in snapshot.reports if name in report.evidence]
         # Without room in any shard it goes to that of its evidence: a change is to be on record.
-        place = min(known_in, default=with_room.get(name, min(named_in)))
+        named_in = (report.shard for report in reports if name in report.evidence)
+        place = places[name] if name in places else next(named_in)
         shares.setdefault(place, {})[name] = record
     return [
         (report, replace(report.status, node_states={**report.records, **shares[report.shard]}))
