@@ -172,6 +172,11 @@ def varint(value: int) -> bytes:
     return bytes([*found, value])
 
 
+def written(*, kind: bytes = b"Pod", raw: bytes = b"") -> bytes:
+    """Return an object as it is written, with what it is and its bytes."""
+    return b"k8s\x00" + field(1, field(1, b"v1") + field(2, kind)) + field(2, raw)
+
+
 def to_bytes(name: str, message: Mapping[str, Any]) -> bytes:
     """Return a message as Go writes it: every field that is no missing pointer."""
     return b"".join(

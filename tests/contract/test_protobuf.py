@@ -27,7 +27,7 @@ from daemonset_job.kube.client.status_errors import error_from_response
 from daemonset_job.kube.client.streams import MALFORMED_EVENT
 from tests.contract.fake_protobuf import encode_object, event_frame
 from tests.contract.followers import follow, pod
-from tests.contract.pod_format import field
+from tests.contract.pod_format import field, written
 
 __all__ = ["follow"]
 
@@ -169,10 +169,6 @@ def test_every_field_that_is_read_of_a_pod_is_declared():
 
 
 # --- bytes of the format itself -------------------------------------------------------------
-
-
-def written(*, kind=b"Pod", raw=b""):
-    return MAGIC + field(1, field(1, b"v1") + field(2, kind)) + field(2, raw)
 
 
 def test_fields_that_are_not_declared_are_skipped():

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 
 from daemonset_job.api.pod import parse_pod
-from daemonset_job.kube.client.protobuf import MAGIC, MESSAGES, read_object
+from daemonset_job.kube.client.protobuf import MESSAGES, read_object
 from tests.contract.fake_protobuf import encode_object
-from tests.contract.pod_format import FIELDS, field, message_values, to_bytes, to_json
+from tests.contract.pod_format import FIELDS, field, message_values, to_bytes, to_json, written
 
 NODE_FIELD = {"key": b"metadata.name", "operator": b"In", "values": [b"n1"]}
 
@@ -20,15 +20,11 @@ def typed(read, *args):
         return "unreadable"
 
 
-def written(body):
-    return MAGIC + field(1, field(1, b"v1") + field(2, b"Pod")) + field(2, body)
-
-
 def of_watch(**parts):
     """Return the pod that a watch reads, of fields of its parts as they are written."""
     meta = field(1, b"p") + parts.pop("metadata", b"")
     body = field(1, meta) + field(2, parts.get("spec", b"")) + field(3, parts.get("status", b""))
-    return typed(read_object, written(body))
+    return typed(read_object, written(raw=body))
 
 
 def of_list(**parts):
@@ -41,7 +37,7 @@ def of_list(**parts):
 def test_any_pod_is_the_same_in_both_formats(pod):
     pod["metadata"]["name"] = pod["metadata"]["name"] or b"p"
     raw = orjson.loads(orjson.dumps(to_json("Pod", pod)))
-    assert typed(read_object, written(to_bytes("Pod", pod))) == typed(dict, raw)
+    assert typed(read_object, written(raw=to_bytes("Pod", pod))) == typed(dict, raw)
 
 
 @pytest.mark.parametrize("name", sorted(FIELDS))
@@ -61,7 +57,7 @@ def test_fake_server_writes_what_go_writes():
     meta = field(1, b"p") + field(11, field(1, b"a") + field(2, b"b"))
     spec = field(10, b"n") + field(38, field(1, b"g"))
     body = field(1, meta) + field(2, spec) + field(3, field(7, field(1, 1)))
-    assert encode_object(raw) == written(body)
+    assert encode_object(raw) == written(raw=body)
 
 
 # --- what was read differently --------------------------------------------------------------
@@ -134,7 +130,7 @@ def test_terms_that_name_no_node_are_not_read():
     terms = [field(1, b"")] * 10_000 + [field(1, expression)] + [field(1, other)] * 1000
     spec = affinity(*terms, field(1, expression + named))
     assert of_watch(spec=spec).node_name == "n1"
-    nodes = read_object(written(field(2, spec)))["spec"]["affinity"]["nodeAffinity"]
+    nodes = read_object(written(raw=field(2, spec)))["spec"]["affinity"]["nodeAffinity"]
     (found,) = nodes["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert found == {
         "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
@@ -147,5 +143,5 @@ def test_owners_that_control_nothing_are_not_read():
     metadata = owners + field(13, owner + field(6, 1))
     pod = of_watch(metadata=metadata)
     assert (pod.owner_uid, pod.daemon_set) == ("u", "ds")
-    found = read_object(written(field(1, metadata)))["metadata"]["ownerReferences"]
+    found = read_object(written(raw=field(1, metadata)))["metadata"]["ownerReferences"]
     assert len(found) == 1

@@ -1,6 +1,6 @@
 """Rollouts over many nodes of which some fail and some vanish, judged by what ran on the nodes."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from unittest.mock import patch
 
 import pytest
@@ -101,9 +101,10 @@ def roll_out(count, **failure_policy):
         real(self, run)
 
     with patch.object(Oracle, "task_starts", task_starts):
-        schedule = Schedule(7, tuple(nodes), (JobPlan(spec=spec),), gone)
-        schedule = replace(schedule, shard_nodes=NODES_PER_ROLLOUT_SHARD)
-        outcome = simulate(schedule, look=witness.look)
+        plans, room = (JobPlan(spec=spec),), NODES_PER_ROLLOUT_SHARD
+        outcome = simulate(
+            Schedule(7, tuple(nodes), plans, gone, shard_nodes=room), look=witness.look
+        )
     assert outcome.violations == ()
     return witness
 
