@@ -474,8 +474,8 @@ class NodeReason(Reason):
     RESULT_TOO_LONG = (
         "ResultTooLong",
         (
-            "The node is completed, and the report lacks results that are too long; the message "
-            "names them."
+            "The node is completed, and the report lacks results that are too long, or for which "
+            "it has no room; the message names them."
         ),
     )
     RESULT_NOT_LISTED = (

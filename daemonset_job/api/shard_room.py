@@ -28,7 +28,7 @@ NODES_PER_SHARD: Final = 250
 NODES_PER_ROLLOUT_SHARD: Final = 1000
 SHARD_BYTES: Final = 600_000
 # What one node takes of it without results and last lines: its key, UIDs, name of the pod, times.
-_BARE_BYTES: Final = 200
+BARE_BYTES: Final = 200
 # For how many nodes with the largest results there has to be room, if as many have no evidence.
 # Otherwise evidence could wait for a shard that the controller does not create.
 _AHEAD: Final = 5
@@ -60,7 +60,7 @@ class EvidenceSizes:
         most = most_stored_bytes(len(spec.results)) if spec.results else 0
         node_bytes = SHARD_BYTES // nodes
         return cls(
-            max(most + _BARE_BYTES - node_bytes, 0),
+            max(most + BARE_BYTES - node_bytes, 0),
             spec.completion.mode == CompletionMode.EXIT,
             spec.is_continuous,
             node_bytes,
@@ -73,7 +73,7 @@ class EvidenceSizes:
 
     def of_entry(self, entry: Evidence) -> int:
         """Return how many bytes of a shard an entry takes, now or later."""
-        extra = max(entry.results_bytes + _BARE_BYTES - self.node_bytes, 0)
+        extra = max(entry.results_bytes + BARE_BYTES - self.node_bytes, 0)
         if not self._is_settled(entry):
             extra = max(extra, self.reserve_bytes)
         return self.node_bytes + extra

@@ -14,8 +14,14 @@ from typing import Any
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
-from daemonset_job.api.shard_room import NODES_PER_SHARD, EvidenceSizes, ShardRoom
-from terminator.ledger.evidence import combine_evidence, is_recorded
+from daemonset_job.api.shard_room import (
+    BARE_BYTES,
+    NODES_PER_SHARD,
+    SHARD_BYTES,
+    EvidenceSizes,
+    ShardRoom,
+)
+from terminator.ledger.evidence import combine_evidence, is_recorded, without_results
 from terminator.logs.report_limits import LAST_LINES_NODES, PROGRESS_NODES, last_line_alone
 
 Entries = dict[str, Evidence]
@@ -68,6 +74,33 @@ class _Rooms:
         self._rooms[report.name].take(self._sizes.of_entry(entry))
 
 
+class _Growth:
+    """The bytes that each report still takes of results of nodes that it has already.
+
+    A Job may declare results while it runs. In reports that have its nodes by then, no room was
+    kept for them. Results beyond SHARD_BYTES are left out, so that the report can be written.
+    """
+
+    def __init__(self, ordered: Iterable[JobReport]) -> None:
+        self._left = {
+            report.name: SHARD_BYTES
+            - sum(BARE_BYTES + entry.results_bytes for entry in report.evidence.values())
+            for report in ordered
+        }
+
+    def limit(self, report: JobReport, node: str, entry: Evidence) -> Evidence:
+        """Return the entry, with the names of its results alone if they do not fit."""
+        if not entry.results:
+            return entry
+        known = report.evidence.get(node)
+        before = BARE_BYTES + known.results_bytes if known is not None else 0
+        growth = BARE_BYTES + combine_evidence(known, entry).results_bytes - before
+        if growth > max(self._left[report.name], 0):
+            return without_results(entry)
+        self._left[report.name] -= growth
+        return entry
+
+
 _DEFAULT_RULE = ShardRule()
 
 
@@ -98,6 +131,7 @@ def assign_to_shards(
     rooms = [_Rooms(each, ordered, home) for each in rules]
     for each in rooms:
         each.close(full)
+    growth = _Growth(ordered)
     result: dict[str, Entries] = {}
     # Nodes with a record go first, so that no other node takes the room in its shard.
     for node in sorted(pending, key=lambda node: (node not in on_record, node)):
@@ -109,8 +143,10 @@ def assign_to_shards(
                 continue
             for each in rooms:
                 each.take(entry, report)
-        elif is_recorded(report.evidence.get(node), entry):
-            continue
+        else:
+            entry = growth.limit(report, node, entry)
+            if is_recorded(report.evidence.get(node), entry):
+                continue
         result.setdefault(report.name, {})[node] = entry
     by_name = {report.name: report for report in ordered}
     limited = {

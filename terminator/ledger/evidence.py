@@ -94,6 +94,11 @@ def with_results(evidence: Evidence, results: Mapping[str, str | None]) -> Evide
     return replace(evidence, results=kept, omitted_results=omitted)
 
 
+def without_results(evidence: Evidence) -> Evidence:
+    """Return the evidence with the names of its results alone, as those that were left out."""
+    return with_results(evidence, dict.fromkeys((*evidence.omitted_results, *evidence.results)))
+
+
 def _with_late_results(entry: Evidence, new: Evidence) -> Evidence:
     """Return a completion with results that were found after it was recorded."""
     if new.results.items() <= entry.results.items() and not new.omitted_results:

@@ -76,6 +76,7 @@ class Ledger:
         completion never replaces evidence with one.
         """
         buffer = self._buffers.setdefault(job.uid, RunBuffer(job))
+        buffer.job = job  # its spec may have changed
         # Looks up one node in each shard instead of merging the shards, because this is called for
         # every node of a run.
         if is_recorded(buffer.pending.get(node), evidence) or is_recorded(

@@ -48,7 +48,8 @@ def _describe(evidence: Evidence, listed: Collection[str]) -> tuple[NodeReason, 
         NodeReason.RESULT_TOO_LONG,
         (
             f"results that are too long for the report: {_join(too_long)}; one may have "
-            f"{RESULT_BYTES:,} bytes, and those of a node {RESULTS_BYTES:,}"
+            f"{RESULT_BYTES:,} bytes, those of a node {RESULTS_BYTES:,}, and less if the Job "
+            "declared results only while it ran"
         ),
     )
 

@@ -88,8 +88,8 @@ def test_results_that_are_left_out_are_named():
     record = cluster.report_status["nodeStates"]["a"]
     assert (record["state"], record["reason"]) == ("Completed", "ResultTooLong")
     assert record["message"] == (
-        "results that are too long for the report: ip, list; one may have 1,024 bytes, and those "
-        "of a node 4,096"
+        "results that are too long for the report: ip, list; one may have 1,024 bytes, those of "
+        "a node 4,096, and less if the Job declared results only while it ran"
     )
     assert "reason" not in cluster.report_status["nodeStates"]["b"]
     before = dict(cluster.report_status)

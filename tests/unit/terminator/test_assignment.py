@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from daemonset_job.api.evidence import Evidence, parse_evidence
 from daemonset_job.api.report_status import parse_report_status
+from daemonset_job.api.result_limits import RESULT_BYTES
+from daemonset_job.api.shard_room import BARE_BYTES, NODES_PER_SHARD, SHARD_BYTES
 from terminator.ledger.assignment import ShardRule, assign_to_shards, build_patch
 from terminator.logs.report_limits import LAST_LINES_NODES
 from tests.unit.terminator.builders import STAMP, done, make_report
@@ -84,6 +86,24 @@ def test_late_results_that_do_not_fit_are_named_once():
     assert after.results == {**first.results, "a": "v" * 1024}
     assert set(after.omitted_results) == {"big", "z"}
     assert assign_to_shards({"a": late}, [make_report({"a": after})]) == {}
+
+
+def test_results_that_were_declared_while_a_run_went_on_get_what_room_there_is():
+    names = [f"n{number:03}" for number in range(NODES_PER_SHARD)]
+    begun = Evidence("", last_lines=("x",), attempt=1)
+    report = make_report({name: replace(begun, node_uid=f"uid-{name}") for name in names})
+    largest = {f"r{number}": '"' * RESULT_BYTES for number in range(4)}
+    pending = {name: replace(done(name), results=largest) for name in names}
+    (entries,) = assign_to_shards(pending, [report]).values()
+    after = written(report, entries)
+    assert all(entry.is_completed for entry in after.values())
+    kept = [name for name in names if after[name].results]
+    assert all(after[name].results == largest for name in kept)
+    left_out = [after[name].omitted_results for name in names if name not in kept]
+    assert left_out == [tuple(largest)] * (NODES_PER_SHARD - len(kept))
+    taken = sum(BARE_BYTES + after[name].results_bytes for name in kept)
+    assert 0.9 * SHARD_BYTES < taken + BARE_BYTES * len(left_out) <= SHARD_BYTES
+    assert assign_to_shards(pending, [make_report(after)]) == {}  # nothing is written again
 
 
 def test_nodes_keep_their_shard_and_new_ones_go_to_the_first_with_room():
