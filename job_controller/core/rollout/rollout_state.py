@@ -267,7 +267,7 @@ def _find_open_pods(
 
 
 def _may_open(node: DesiredNode, written: NodeRecord, hold: Hold | None) -> bool:
-    if not node.pod.is_gated or node.replace_pod or node.awaits_retry:
+    if not node.pod.is_gated or node.replace_pod or node.awaits_retry or node.awaits_record:
         return False
     if node.state in {NodeState.COMPLETED, NodeState.FAILED}:
         return False

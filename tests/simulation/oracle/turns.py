@@ -302,8 +302,9 @@ def _zone(node: Raw) -> str:
 
 def _had_turn(record: Raw) -> bool:
     """Return whether a node that has started had its turn in this step, or in an earlier one."""
-    has_left = record.get("state") == "Removed" and "step" in record
-    return "turnAt" in record or "setAsideAt" in record or has_left
+    # One that a request has run again keeps its step (guarantees.md, Order), and waits for a place.
+    keeps_step = record.get("state") == "Removed" or "observedRerun" in record
+    return "turnAt" in record or "setAsideAt" in record or ("step" in record and keeps_step)
 
 
 def _is_over(record: Raw) -> bool:

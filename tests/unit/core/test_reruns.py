@@ -11,6 +11,7 @@ from daemonset_job.api.node_changes import OnSuccess
 from daemonset_job.api.numbered import number_of
 from daemonset_job.api.report_status import parse_report_status
 from daemonset_job.api.rerun import RerunRequest, parse_rerun
+from daemonset_job.api.rollout import Rollout
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ChangeNodes,
@@ -72,6 +73,22 @@ def test_nothing_starts_again_while_the_report_cannot_be_written() -> None:
     complete(cluster, "a", 2)
     assert deleted(run(cluster)) == []
     assert conditions(cluster)["Complete"][0] == "True"
+
+
+def test_a_turn_that_was_given_before_a_request_waits_until_the_request_is_on_record() -> None:
+    """Else the task runs, and a controller that starts anew has it run again for the request."""
+    cluster = standing("a", "b")
+    change(cluster, rollout=Rollout())
+    cluster.pods = [gated_pod(node, revision=cluster.job.revision) for node in ("a", "b")]
+    for _ in range(20):
+        if released(run(cluster)) == ["a", "b"]:
+            break
+    else:
+        pytest.fail("no node gets its turn")
+    request(cluster, "*")
+    assert released(run(cluster)) == []
+    assert not cluster.job.has_open_request
+    assert released(run(cluster)) == ["a", "b"]
 
 
 def test_a_node_that_comes_back_does_not_start_while_the_report_cannot_be_written() -> None:
