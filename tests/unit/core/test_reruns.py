@@ -76,7 +76,7 @@ def test_nothing_starts_again_while_the_report_cannot_be_written() -> None:
 
 
 def test_a_turn_that_was_given_before_a_request_waits_until_the_request_is_on_record() -> None:
-    """Else the task runs, and a controller that starts anew has it run again for the request."""
+    """Else the task runs, and a controller that is started then has it run once more."""
     cluster = standing("a", "b")
     change(cluster, rollout=Rollout())
     cluster.pods = [gated_pod(node, revision=cluster.job.revision) for node in ("a", "b")]
