@@ -31,6 +31,9 @@ from job_controller.core.state.snapshot import Snapshot, merge_records
 # FRESH_SECONDS is not read again, and at most AT_ONCE requests run at a time.
 FRESH_SECONDS = 1.0
 AT_ONCE = 32
+# An answer that is newer than the cache counts until the cache has caught up. As the cache receives
+# nothing of that node meanwhile, the node is read again after this time.
+REREAD_SECONDS = 30.0
 # The delay before a failed read is repeated. The other actions for the Job do not wait for that,
 # but they do wait for a read, which is why a read has a timeout.
 RETRY_SECONDS = 5.0
@@ -56,14 +59,39 @@ class NodeRead:
 
 
 class FreshNodeReader:
-    """Single nodes that were just read from the API server."""
+    """Single nodes that were read from the API server, until the cache is as new as the answer."""
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         """Begin without any."""
         self._client = client
         self._clock = clock
         self._reads: dict[str, NodeRead] = {}
+        self._ahead: dict[str, NodeRead] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
+
+    def ahead_of(self, nodes: Mapping[str, Node]) -> Mapping[str, NodeRead]:
+        """Return the answers that are newer than these cached nodes, by name; forget the others."""
+        self._ahead = {
+            name: read for name, read in self._ahead.items() if _is_ahead(read, nodes.get(name))
+        }
+        return self._ahead
+
+    def find_due(self, read: Mapping[str, NodeRead]) -> list[Node]:
+        """Return the nodes that are to be read again, except those in `read`."""
+        before = self._clock.monotonic() - REREAD_SECONDS
+        return [
+            each.node
+            for name, each in self._ahead.items()
+            if each.node is not None and each.asked_at <= before and name not in read
+        ]
+
+    def reread_seconds(self) -> float | None:
+        """Return in how many seconds the next node is to be read again, None for none."""
+        asked = (each.asked_at for each in self._ahead.values() if each.node is not None)
+        first = min(asked, default=None)
+        if first is None:
+            return None
+        return max(first + REREAD_SECONDS - self._clock.monotonic(), FRESH_SECONDS)
 
     async def read(self, nodes: Iterable[Node], has_failed: asyncio.Event) -> dict[str, NodeRead]:
         """Return the nodes by name as the API server has them.
@@ -108,7 +136,22 @@ class FreshNodeReader:
             node = parse_node(found.item) if found.item is not None else None
             read = NodeRead(known, node, asked_at, found.resource_version)
             self._reads[known.name] = read
+            if node != known or known.name in self._ahead:
+                former = self._ahead.get(known.name, read)
+                self._ahead[known.name] = replace(read, known=former.known)
             return read
+
+
+def _is_ahead(read: NodeRead, cached: Node | None) -> bool:
+    """Return whether the cached node is older than what was read of it."""
+    if cached is None:
+        return False
+    if read.node is None:
+        return cached.uid == read.known.uid
+    if cached == read.known:
+        return True
+    version = cached.resource_version
+    return version != read.version and not is_newer(version, read.version)
 
 
 def with_fresh_nodes(nodes: Mapping[str, Node], reads: Mapping[str, NodeRead]) -> dict[str, Node]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import assert_never
 
 from loguru import logger
 
 from daemonset_job.api.job import Job, JobKey
+from daemonset_job.api.node import Node
 from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import KubeError
@@ -57,7 +59,6 @@ from job_controller.core.state.snapshot import Snapshot
 from job_controller.dependencies import Dependencies
 from job_controller.drains import Drains
 from job_controller.fresh_nodes import (
-    FRESH_SECONDS,
     FreshNodeReader,
     NodeRead,
     find_nearly_unreachable,
@@ -141,7 +142,7 @@ class Reconciler:
         has_failed = asyncio.Event()
         # They may be Ready again without the cache having it, and the run would fail for it. While
         # they are read, others may become due.
-        while away := find_nearly_unreachable(snapshot, now, read):
+        while away := self._find_due_nodes(snapshot, now, read):
             read |= await self._fresh_nodes.read(away, has_failed)
             if (known := self._known_job(key)) is None:
                 return _STALE_RETRY_SECONDS
@@ -186,17 +187,22 @@ class Reconciler:
                     plan = decide(snapshot, self._dependencies.clock.now())
                     continue
                 self._memories.refusal_backoff.clear_resolved(key, snapshot)
-                # The next list may equal the cache; then no event causes a reconcile.
-                is_behind = any(each.node != each.known for each in read.values())
                 waits = (
                     plan.requeue_after,
                     await self._memories.event_causes.look(key, snapshot, plan),
                     await self._memories.pod_checks.look(key, plan),
-                    FRESH_SECONDS if is_behind else None,
+                    self._fresh_nodes.reread_seconds(),
                     # What was changed is recorded then, and further nodes are changed.
                     0.0 if any(isinstance(each, ChangeNodes) for each in plan.actions) else None,
                 )
                 return min((seconds for seconds in waits if seconds is not None), default=None)
+
+    def _find_due_nodes(
+        self, snapshot: Snapshot, now: datetime, read: Mapping[str, NodeRead]
+    ) -> Collection[Node]:
+        """Return the nodes to be read from the API server before the Job's nodes are assessed."""
+        due = (*find_nearly_unreachable(snapshot, now, read), *self._fresh_nodes.find_due(read))
+        return {node.name: node for node in due}.values()
 
     def _known_job(self, key: JobKey) -> Job | None:
         """Return the Job, None if it was deleted, or reports that it needs are summaries."""
@@ -204,7 +210,7 @@ class Reconciler:
         return known if known is not None and whole_runs.are_whole(self._caches, known) else None
 
     def _gather(self, key: JobKey, job: Job, read: Mapping[str, NodeRead]) -> Snapshot:
-        """Return the snapshot, with nodes that were just read from the API server."""
+        """Return the snapshot, with the nodes that were read from the API server."""
         now = self._dependencies.clock.monotonic()
         snapshot = cached_snapshot(self._caches, key, job, self._dependencies.settings())
         snapshot = self._memories.event_causes.with_causes(key, snapshot)
@@ -212,8 +218,9 @@ class Reconciler:
         snapshot = self._memories.refusal_backoff.with_known_refusal(key, snapshot, now)
         snapshot = self._memories.node_changes.with_changes(key, snapshot)
         snapshot = self._memories.source_checks.with_answers(key, snapshot)
-        if read:
-            snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, read))
+        ahead = self._fresh_nodes.ahead_of(snapshot.nodes)
+        if fresh := {**ahead, **read}:
+            snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, fresh))
         snapshot = self._drains.with_unsettled(key, snapshot)
         snapshot = self._memories.sightings.with_sightings(key, snapshot)
         return postpone_failed_reads(snapshot, read, self._dependencies.clock)
