@@ -47,6 +47,11 @@ def _with_drawn_disturbances(schedule: Schedule, rng: Random) -> Schedule:
     return replace(schedule, disturbances=tuple(found))
 
 
+def add_drawn(schedule: Schedule, name: str, rng: Random) -> Schedule:
+    """Return the schedule with the group of that name, see NAMES."""
+    return _DRAWN[name](schedule, rng)
+
+
 def _when(schedule: Schedule, rng: Random) -> float:
     """Return a time: within two seconds, while the tasks run, or later, equally often."""
     work = 3.0 + max(t.after for node in schedule.nodes for t in node.tasks)

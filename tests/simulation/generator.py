@@ -8,7 +8,15 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from tests.simulation import corrections, drains, holds, orphans, scheduled_jobs, zones
+from tests.simulation import (
+    corrections,
+    crowded_rollouts,
+    drains,
+    holds,
+    orphans,
+    scheduled_jobs,
+    zones,
+)
 from tests.simulation.continuous_jobs import with_continuous_jobs
 from tests.simulation.delayed_starts import with_delayed_starts
 from tests.simulation.drawn_disturbances import with_drawn_disturbances
@@ -47,6 +55,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (crowded_rollouts.FIRST_SEED, "crowded", crowded_rollouts.with_crowded_rollouts),
     (orphans.FIRST_SEED, "orphans", orphans.with_orphans),
     (corrections.LATE_SEED, "corrections", partial(corrections.with_corrections, is_late=True)),
     (corrections.FIRST_SEED, "corrections", corrections.with_corrections),

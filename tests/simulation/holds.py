@@ -34,6 +34,11 @@ def with_holds(schedule: Schedule, rng: Random) -> Schedule:
     return replace(schedule, disturbances=found)
 
 
+def add_hold(schedule: Schedule, name: str, rng: Random) -> Schedule:
+    """Return the schedule with the hold of that name, see NAMES."""
+    return _HOLDS[name](schedule, rng)
+
+
 def without_what_no_hold_has(schedule: Schedule) -> Schedule:
     """Return the schedule without deadlines of runs, and without pods that stay for their logs."""
     kept = tuple(d for d in schedule.disturbances if d.mode not in {"pods", _DEADLINE})

@@ -27,8 +27,11 @@ _REFUSED = (
 
 def with_standing_work(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule, in some cases with Jobs that stay and are asked for more."""
-    if rng.random() >= SHARE:
-        return schedule
+    return asked_for_more(schedule, rng) if rng.random() < SHARE else schedule
+
+
+def asked_for_more(schedule: Schedule, rng: Random) -> Schedule:
+    """Return the schedule with Jobs that stay and are asked for more."""
     jobs = tuple(map(continuous, schedule.jobs))
     kept = tuple(d for d in schedule.disturbances if d.kind not in _OF_LABELS | {"edit"})
     schedule = replace(schedule, jobs=jobs, disturbances=kept)

@@ -10,7 +10,15 @@ from unittest.mock import patch
 import pytest
 
 from job_controller.core.state import counting as tally
-from tests.simulation import corrections, drains, holds, orphans, scheduled_jobs, zones
+from tests.simulation import (
+    corrections,
+    crowded_rollouts,
+    drains,
+    holds,
+    orphans,
+    scheduled_jobs,
+    zones,
+)
 from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import DECIDE, MUTANTS, deletes_without_version
 from tests.simulation.oracle import INVARIANTS
@@ -34,6 +42,8 @@ ORPHANED = range(orphans.FIRST_SEED + 60, orphans.FIRST_SEED + 120)
 DRAINED = range(drains.FIRST_SEED, drains.FIRST_SEED + 80)
 # Those with a ScheduledJob.
 SCHEDULED = range(scheduled_jobs.FIRST_SEED, scheduled_jobs.FIRST_SEED + 60)
+# Those in which much happens to each rollout.
+CROWDED = range(crowded_rollouts.FIRST_SEED, crowded_rollouts.FIRST_SEED + 80)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
@@ -43,6 +53,7 @@ RANGES = {
     "corrections": CORRECTED,
     "late corrections": CORRECTED_LATE,
     "orphans": ORPHANED,
+    "crowded rollouts": CROWDED,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.
