@@ -61,7 +61,8 @@ class Pod:
     for none. `has_init_running` is whether an init container other than the task and sidecars runs.
     `hold_started`: a container other than the task and the init containers has started. `has_run`:
     any container was created, so that it has run, or may have. `revision` is that of its Job, ""
-    for policy Once. `exclusive` is the key `rollout.exclusive` of its Job.
+    for policy Once. `exclusive` is the key `rollout.exclusive` of its Job. `sandbox_ended`: the
+    task has ended, and so has the sandbox of the pod.
     `job_uid` is the UID of that by a label, which proves nothing. `daemon_set` is the name of the
     DaemonSet that controls the pod, "" if none does. `orphan_labels` are its labels `daemonset` and
     `job` if no object controls it: a DaemonSet whose selector they are adopts it.
@@ -87,6 +88,7 @@ class Pod:
     has_init_running: bool = False
     hold_started: bool = False
     has_run: bool = False
+    sandbox_ended: bool = False
     container: Container | None = None
     revision: str = ""
     exclusive: str = ""
@@ -98,6 +100,15 @@ class Pod:
     def is_disrupted(self) -> bool:
         """Whether the cluster ends it for reasons that are not the task's."""
         return bool(self.disruption_reason) or self.reason in DISRUPTED_REASONS
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether its kubelet does not admit it: when it came, or when the kubelet was restarted.
+
+        Only then has a Failed pod a reason that is no disruption, if its containers are always
+        started again (kubernetes pkg/kubelet/kubelet.go, rejectPod).
+        """
+        return self.phase == "Failed" and bool(self.reason) and not self.is_disrupted
 
     @property
     def is_terminal(self) -> bool:
@@ -120,6 +131,8 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
     conditions = {c.get("type"): c for c in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled") or {}
     disruption = conditions.get("DisruptionTarget") or {}
+    sandbox = conditions.get("PodReadyToStartContainers") or {}
+    container = _task_container(status)
     assigned = spec.get("nodeName") or ""
     return Pod(
         namespace=meta.get("namespace") or "",
@@ -152,7 +165,12 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         has_init_running=_has_init_running(spec, status),
         hold_started=_hold_started(status),
         has_run=_has_run(status),
-        container=_task_container(status),
+        sandbox_ended=(
+            sandbox.get("status") == "False"
+            and container is not None
+            and container.state == "terminated"
+        ),
+        container=container,
         revision=(meta.get("annotations") or {}).get(names.ANNOTATION_REVISION) or "",
         exclusive=(meta.get("labels") or {}).get(names.LABEL_EXCLUSIVE) or "",
         job_uid=(meta.get("labels") or {}).get(names.LABEL_JOB_UID) or "",

@@ -412,7 +412,13 @@ class NodeReason(Reason):
             "started nothing before that."
         ),
     )
-    DISRUPTED = "Disrupted", "The pod was evicted, preempted or drained; a new pod follows."
+    DISRUPTED = (
+        "Disrupted",
+        (
+            "The pod was evicted, preempted or drained, its kubelet does not admit it after a "
+            "restart, or its sandbox has ended; a new pod or sandbox follows."
+        ),
+    )
     IMAGE_PULL_FAILED = (
         "ImagePullFailed",
         (

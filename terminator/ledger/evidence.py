@@ -145,15 +145,17 @@ def log_evidence(
 def has_succeeded(pod: Pod) -> bool:
     """Return whether the task in the pod has ended with exit code 0 of its own accord.
 
-    A task may also exit with code 0 in answer to TERM, if its pod is being deleted, evicted,
-    preempted or shut down with its node. In such a pod, the start of the pause container is the
-    proof. Kubelets start it only after the task has succeeded, and never in a pod that is to end.
-    The times in the pod are of two clocks, and prove nothing.
+    A task may also exit with code 0 in answer to TERM: if its pod is being deleted, evicted,
+    preempted or shut down with its node. So it may if a restarted kubelet does not admit the pod.
+    In such a pod, the start of the pause container is the proof. Kubelets start it only after the task
+    has succeeded, and never in a pod that is to end. The times in the pod are of two clocks, and
+    prove nothing. That the kubelet ends the pod, its sandbox may show before anything else.
     """
     container = pod.container
     if container is None or container.state != "terminated" or container.exit_code != 0:
         return False
-    return pod.hold_started or not (pod.is_terminating or pod.is_disrupted)
+    is_to_end = pod.is_terminating or pod.is_disrupted or pod.is_rejected
+    return pod.hold_started or not (is_to_end or pod.sandbox_ended)
 
 
 def is_beyond_limit(spec: JobSpec, pod: Pod, evidence: Evidence) -> bool:

@@ -32,6 +32,24 @@ def rejected(reason: str, message: str, at: str) -> Raw:
     }
 
 
+def forgotten(status: Raw) -> dict[str, Any]:
+    """Return the status of a running pod that a restarted kubelet does not admit.
+
+    Its phase stays until all containers have ended. Seen on Kubernetes 1.34.4 with a smaller
+    `maxPods`: no container, no condition.
+    """
+    return {"phase": status.get("phase", "Pending")}
+
+
+def without_sandbox(status: Raw) -> dict[str, Any]:
+    """Return the status of a pod whose containers and sandbox have ended.
+
+    GeneratePodReadyToStartContainersCondition in pkg/kubelet/status/generate.go.
+    """
+    ended = condition("PodReadyToStartContainers", "False")
+    return {**status, "conditions": with_condition(status.get("conditions"), ended)}
+
+
 def ended_by_kubelet(status: Raw, reason: str) -> dict[str, Any]:
     """Return the status of a pod that its kubelet ends: evicted, or before its machine shuts down.
 

@@ -82,8 +82,9 @@ def _stall(_schedule: Schedule, rng: Random, at: float) -> Disturbance:
 
 
 def _node_change(schedule: Schedule, rng: Random, at: float) -> Disturbance:
-    kind = rng.choice(("delete_pod", "delete_pod", "leave", "join", "renew", "reregister", "down"))
-    seconds = float(rng.choice((2, 20, 70))) if kind not in {"delete_pod", "leave", "join"} else 0.0
+    lasting = ("renew", "reregister", "down")
+    kind = rng.choice(("delete_pod", "delete_pod", "leave", "join", "readmit", *lasting))
+    seconds = float(rng.choice((2, 20, 70))) if kind in lasting else 0.0
     return Disturbance(at, kind, what=rng.choice(schedule.nodes).name, seconds=seconds)
 
 

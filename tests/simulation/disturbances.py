@@ -192,6 +192,12 @@ def _evict(world: World, d: Disturbance) -> None:
         machine.evict()
 
 
+def _readmit(world: World, d: Disturbance) -> None:
+    machine = world.machines.get(d.what)
+    if machine is not None and machine.is_up:
+        machine.readmit()
+
+
 def _zone(world: World, d: Disturbance) -> None:
     raw = world.server.get(NODES, d.what, "")
     if raw is not None:
@@ -514,6 +520,7 @@ _KINDS = {
     "reregister": _reregister,
     "down": _down,
     "evict": _evict,
+    "readmit": _readmit,
     "zone": _zone,
     "topology": _topology,
     "taint": _taint,

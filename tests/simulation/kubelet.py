@@ -31,7 +31,13 @@ from tests.fakekube.containers import (
     terminated,
     waiting,
 )
-from tests.fakekube.pod_endings import ended_by_kubelet, final_status, rejected
+from tests.fakekube.pod_endings import (
+    ended_by_kubelet,
+    final_status,
+    forgotten,
+    rejected,
+    without_sandbox,
+)
 from tests.fakekube.pod_status import INITIALIZING, default_waiting_reason
 from tests.simulation.corrections import task_with_image
 from tests.simulation.oracle.start_problems import BLOCKED, REJECTED, UNEXPLAINED
@@ -416,6 +422,50 @@ class PodRun:
             last = self.last if "terminated" not in self.state else {}
             status = {**final_status(pod, self.shown(status, last)), "phase": status["phase"]}
         self.world.server.set_status("kubelet", PODS, pod, status)
+
+    def is_not_admitted(self) -> None:
+        """End the pod because the restarted kubelet has no room for it: first the containers.
+
+        Its status says so only when all of them have ended.
+        """
+        pod = self.pod()
+        if pod is None:
+            return
+        self.world.server.set_status("kubelet", PODS, pod, forgotten(pod.get("status") or {}))
+        on_term = self.task.on_term if "running" in self.state else ""
+        code = {"deaf": KILLED_EXIT_CODE, "clean": 0}.get(on_term, TERMINATED_EXIT_CODE)
+        self.is_ending = True
+        self.machine.call_later(self.machine.lag(0.1, 3.0), self.end_without_sandbox, code)
+
+    def end_without_sandbox(self, code: int) -> None:
+        """End the containers of a pod that is not admitted, and a while later say why."""
+        pod, stamp = self.pod(), self.machine.stamp()
+        if pod is None or self.is_over:
+            return
+        if "running" in self.state:
+            if code == 0:
+                self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
+            self.show_log()
+            self.state = terminated(code, self.state["running"]["startedAt"], stamp)
+        if "running" in self.hold:
+            self.hold = terminated(code, self.hold["running"]["startedAt"], stamp)
+        self.wake()
+        last = self.last if "terminated" not in self.state else {}
+        shown = without_sandbox(self.shown(pod.get("status") or {}, last))
+        self.world.server.set_status("kubelet", PODS, pod, shown)
+        self.machine.call_later(self.machine.lag(0.05, 8.0), self.say_not_admitted)
+
+    def say_not_admitted(self) -> None:
+        """Say why the pod has ended."""
+        pod = self.pod()
+        if pod is None or self.is_over:
+            return
+        status = {**(pod.get("status") or {}), "phase": "Failed", "reason": "OutOfpods"}
+        self.world.server.set_status("kubelet", PODS, pod, status)
+        if "deletionTimestamp" in pod["metadata"]:
+            self.remove()
+        else:
+            self.over()
 
     def over(self) -> None:
         """Nothing of this pod runs here any more; its logs are gone."""

@@ -144,6 +144,12 @@ class Machine:
             if run.pod() is not None and not run.is_ending:
                 run.end_for_node(EVICTED, KILLED_EXIT_CODE)
 
+    def readmit(self) -> None:
+        """Restart the kubelet, which then has no room for the pods that run."""
+        for run in list(self.pods.values()):
+            if run.pod() is not None and not run.is_ending and "running" in run.state:
+                run.is_not_admitted()
+
     def shut_down(self) -> None:
         """End the pods, as the kubelet does before its machine shuts down."""
         for run in list(self.pods.values()):

@@ -96,12 +96,13 @@ def find_cause(pod: Pod) -> Cause | None:
 
 def find_disruption(pod: Pod) -> Cause | None:
     """Return that the cluster ends the pod for reasons that are not the task's, None if not."""
-    if not pod.is_disrupted:
-        return None
-    cause = pod.disruption_reason or pod.reason
-    return Cause(
-        NodeReason.DISRUPTED, single_line(f"the pod was disrupted ({cause}); a new pod follows")
-    )
+    if pod.is_disrupted or (pod.is_rejected and has_started(pod)):
+        cause = pod.disruption_reason or pod.reason
+        words = f"the pod was disrupted ({cause}); a new pod follows"
+        return Cause(NodeReason.DISRUPTED, single_line(words))
+    if pod.sandbox_ended:
+        return Cause(NodeReason.DISRUPTED, "the sandbox of the pod has ended with the task")
+    return None
 
 
 def _creation_cause(pod: Pod) -> Cause | None:

@@ -25,6 +25,9 @@ UNREAD_LOG_GRACE: Final = timedelta(seconds=30)
 # In mode Exit the exit code decides. The failure is recorded once the last lines of the log are in
 # the ledger, or after this time. So the first event and message quote the last line.
 EXIT_LINES_GRACE: Final = timedelta(seconds=2)
+# A task whose sandbox has ended, too, was mostly killed with its pod. Then the status of the pod
+# says why, as soon as all of its containers have ended. Otherwise the kubelet starts both again.
+SANDBOX_GRACE: Final = timedelta(seconds=60)
 # The longest reason of a container's end that is quoted.
 REASON_LIMIT: Final = 64
 # The longest message of a container's end that is quoted.
@@ -56,7 +59,8 @@ def task_failure(
     is_unknown = code is None and context.spec.completion.mode != CompletionMode.LOG
     if container is None or is_unknown or record.state != NodeState.ACTIVE:
         return None, None
-    if context.is_success(code) or not record.finished_in_pod or pod.is_disrupted:
+    is_to_end = pod.is_disrupted or pod.is_rejected
+    if context.is_success(code) or not record.finished_in_pod or is_to_end:
         # A disruption is no failure of the task: the DaemonSet controller creates another pod.
         return None, None
     fatal = code is not None and context.rule_action(code) == RuleAction.FAIL
@@ -64,6 +68,9 @@ def task_failure(
         return None, None
     finished = container.finished_at or container.last_finished_at
     moment = decidable_at(context, record, inputs)
+    if pod.sandbox_ended:
+        ended = task_ended(pod, record.finished_in_pod)
+        moment = max(moment, context.first_seen(ended) + SANDBOX_GRACE)
     if context.now < moment:
         return None, moment
     reason = NodeReason.FAILURE_POLICY_RULE if fatal else NodeReason.BACKOFF_LIMIT_EXCEEDED
@@ -85,7 +92,9 @@ def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:
         return ""
     ended_at = container.finished_at or container.last_finished_at
     completed_at = evidence.completion_time
-    if evidence.pod_uid != pod.uid or pod.is_disrupted or ended_at is None or completed_at is None:
+    if evidence.pod_uid != pod.uid or ended_at is None or completed_at is None:
+        return ""
+    if pod.is_disrupted or pod.is_rejected or pod.sandbox_ended:
         return ""
     reason = container.reason if container.state == "terminated" else container.last_reason
     code = last_code(container)

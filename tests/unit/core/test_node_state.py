@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from daemonset_job.api.choices import PodPolicy
+from daemonset_job.api.choices import CompletionMode, PodPolicy
+from daemonset_job.api.container import Container
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job_spec import Completion, FailurePolicy, FailureRule
 from daemonset_job.api.node_record import NodeRecord
@@ -13,6 +14,7 @@ from daemonset_job.api.times import format_time, parse_time
 from job_controller.core.settings import Timeouts
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
 from job_controller.core.state.node_context import NodeInputs, RunContext
+from job_controller.core.state.node_exits import SANDBOX_GRACE
 from job_controller.core.state.node_state import assess_node
 from tests.unit.builders import NOW, START, done, gated_pod, make_node, make_pod
 from tests.unit.core.node_states import OLD, SPEC, assess, crashed, ended, with_container
@@ -235,6 +237,27 @@ def test_a_disrupted_pod_is_no_failure():
     found = assess(evicted).record
     assert (found.state, found.reason) == ("Active", "Disrupted")
     assert found.message == "the pod was disrupted (Evicted); a new pod follows"
+
+
+def test_a_pod_that_a_restarted_kubelet_rejects_is_no_failure():
+    pod = replace(crashed(code=143, restarts=9), reason="OutOfpods", phase="Failed")
+    found = assess(pod).record
+    assert (found.state, found.reason) == ("Active", "Disrupted")
+    assert found.message == "the pod was disrupted (OutOfpods); a new pod follows"
+
+
+def test_the_end_of_a_task_whose_sandbox_has_ended_is_assessed_after_a_minute():
+    """The status of the pod may say by then why it ended; or the kubelet starts both again."""
+    spec = replace(SPEC, completion=Completion(mode=CompletionMode.EXIT), failure_log_lines=0)
+    task = Container("terminated", exit_code=137, finished_at=START)
+    pod = replace(make_pod("a", container=task), sandbox_ended=True)
+    spec = replace(spec, backoff_limit=0)
+    found = assess(pod, spec=spec, seen=0)
+    assert (found.record.state, found.record.reason) == ("Active", "Disrupted")
+    assert found.record.message == "the sandbox of the pod has ended with the task"
+    assert found.wake_at == NOW + SANDBOX_GRACE
+    assert assess(pod, spec=spec, seen=60).record.state == "Failed"
+    assert assess(replace(pod, sandbox_ended=False), spec=spec, seen=0).record.state == "Failed"
 
 
 # --- the failure token, and last lines -----------------------------------------------------

@@ -116,6 +116,8 @@ def test_success_by_exit_code(container, expected):
     [
         {"is_terminating": True},
         {"disruption_reason": "EvictionByEvictionAPI"},
+        {"phase": "Failed", "reason": "OutOfpods"},
+        {"sandbox_ended": True},
         *({"reason": reason} for reason in ("Evicted", "NodeShutdown", "Preempting", "Terminated")),
     ],
 )
