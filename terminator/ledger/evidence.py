@@ -147,9 +147,9 @@ def has_succeeded(pod: Pod) -> bool:
 
     A task may also exit with code 0 in answer to TERM: if its pod is being deleted, evicted,
     preempted or shut down with its node. So it may if a restarted kubelet does not admit the pod.
-    In such a pod, the start of the pause container is the proof. Kubelets start it only after the task
-    has succeeded, and never in a pod that is to end. The times in the pod are of two clocks, and
-    prove nothing. That the kubelet ends the pod, its sandbox may show before anything else.
+    In such a pod, the start of the pause container is the proof. Kubelets start it only after the
+    task has succeeded, and never in a pod that is to end. The times in the pod are of two clocks,
+    and prove nothing. That the kubelet ends the pod, its sandbox may show before anything else.
     """
     container = pod.container
     if container is None or container.state != "terminated" or container.exit_code != 0:
