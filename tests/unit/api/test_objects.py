@@ -167,6 +167,25 @@ def test_a_pod_has_run_once_any_container_of_it_was_created(group, name, status,
     assert parse_pod(raw_pod(status=raw)).has_run is has_run
 
 
+@pytest.mark.parametrize(
+    ("state", "ready", "has_ended"),
+    [
+        ({"terminated": {"exitCode": 143}}, "False", True),
+        ({"terminated": {"exitCode": 143}}, "True", False),
+        ({"terminated": {"exitCode": 143}}, None, False),
+        # Its sandbox is not there yet, or not there again.
+        ({"waiting": {"reason": "ContainerCreating"}}, "False", False),
+        ({"running": {}}, "False", False),
+    ],
+)
+def test_the_sandbox_of_a_pod_has_ended_with_its_task(state, ready, has_ended):
+    conditions = [{"type": "PodReadyToStartContainers", "status": ready}] if ready else []
+    task = {"name": CONTAINER_NAME, "state": state}
+    raw = {"initContainerStatuses": [task], "conditions": conditions}
+    assert parse_pod(raw_pod(status=raw)).sandbox_ended is has_ended
+    assert not parse_pod(raw_pod(status={"conditions": conditions})).sandbox_ended
+
+
 def test_a_pod_without_statuses_of_containers_has_not_run():
     assert not parse_pod(raw_pod(status={"phase": "Failed", "reason": "NodeAffinity"})).has_run
 
