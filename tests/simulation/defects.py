@@ -126,7 +126,8 @@ def completes_at_exit_after_term() -> Iterator[None]:
 @contextmanager
 def fails_nodes_by_eviction() -> Iterator[None]:
     """A task whose pod was ended because of its node is judged by its exit code."""
-    with patch.object(pod.Pod, "is_disrupted", property(lambda _: False)):
+    never = property(lambda _: False)
+    with patch.object(pod.Pod, "is_disrupted", never), patch.object(pod.Pod, "is_rejected", never):
         yield
 
 
