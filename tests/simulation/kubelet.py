@@ -338,6 +338,15 @@ class PodRun:
             self.remove()
             return
         has_ended_well = self.is_init and is_success(self.state)
+        if "running" in self.state and self.task.on_term == "clean" and self.is_init:
+            # As its machine shut down, the task ended with 0.
+            self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
+            began = self.state["running"]["startedAt"]
+            self.state = self.last = terminated(0, began, self.machine.stamp())
+            shown = without_sandbox(self.shown(pod.get("status") or {}, {}))
+            self.world.server.set_status("kubelet", PODS, pod, shown)
+            self.machine.call_later(self.machine.lag(0.05, 1.0), self.start_in_new_sandbox)
+            return
         if "running" in self.state:
             self.last = died_with_machine(self.state, self.machine.stamp())
             if self.task.kind != "reboot":
@@ -345,6 +354,12 @@ class PodRun:
         elif has_ended_well:
             self.world.oracle.evidence.results.starts_again(self)
         else:
+            return
+        self.start_in_new_sandbox()
+
+    def start_in_new_sandbox(self) -> None:
+        """Start the task again after its sandbox has ended."""
+        if self.pod() is None or self.is_ending:
             return
         self.instance += 1
         self.logs.pop(self.instance - 2, None)

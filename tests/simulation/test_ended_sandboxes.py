@@ -1,4 +1,4 @@
-"""A kubelet that is restarted, and then has no room for a pod whose task is at work."""
+"""Pods that end with their sandbox while the task is at work: its exit code means nothing."""
 
 import pytest
 
@@ -27,3 +27,15 @@ def test_a_pod_that_a_restarted_kubelet_rejects_neither_fails_nor_completes_its_
     mode, on_term, seed
 ):
     assert not simulate(rejected_at_work(mode, on_term, seed)).violations
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_task_that_ends_with_0_as_its_machine_shuts_down_does_not_complete_its_node(seed):
+    schedule = Schedule(
+        seed,
+        (NodePlan("n1", (Task("exit", 20.0, on_term="clean"),)),),
+        (JobPlan(spec={"image": "example/task:1", "completion": {"mode": "Exit"}}),),
+        (Disturbance(5.0, "reboot", what="n1", seconds=3.0),),
+        calm=True,
+    )
+    assert not simulate(schedule).violations
