@@ -7,12 +7,15 @@ from typing import Final
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_spec import JobSpec
+from daemonset_job.api.reasons import ProgressingReason
 from daemonset_job.api.rollout import Check, Rollout, Step
+from daemonset_job.api.states import ConditionType
 from daemonset_job.kube.client.messages import clean_text
 
 # Of an image with its arguments, and of any other text of the author.
 _TASK_LIMIT: Final = 160
 _TEXT_LIMIT: Final = 80
+_MESSAGE_LIMIT: Final = 1024
 
 
 def plan_words(job: Job) -> str:
@@ -22,8 +25,9 @@ def plan_words(job: Job) -> str:
         f"{job.name} would run {_task(spec)}",
         *_on_node(spec),
         *_limits(rollout),
+        *_invalid_window(job),
         *_empty_steps(job, rollout),
-        *_steps(rollout),
+        *_steps(job, rollout),
     ]
     return "\n".join(lines)
 
@@ -65,23 +69,54 @@ def _limits(rollout: Rollout) -> Iterator[str]:
         yield f"limits: {', '.join(found)}"
 
 
+def _invalid_window(job: Job) -> Iterator[str]:
+    """Say that no node would start; the condition is of the spec that the plan is about."""
+    found = job.status.condition(ConditionType.PROGRESSING)
+    if found is not None and found.reason == ProgressingReason.INVALID_WINDOW:
+        yield f"no node would start: {clean_text(found.message, _MESSAGE_LIMIT)}"
+
+
+def _counts(job: Job) -> dict[int, int]:
+    """Return how many nodes have their turn in each step of the plan, and in the rest."""
+    plan = job.status.rollout.plan if job.status.rollout is not None else ()
+    return {batch.step: batch.count for batch in plan}
+
+
 def _empty_steps(job: Job, rollout: Rollout) -> Iterator[str]:
     """Say of each step of the plan that has no node why; it does not count the rest."""
-    plan = job.status.rollout.plan if job.status.rollout is not None else ()
-    counts = {batch.step: batch.count for batch in plan}
+    counts = _counts(job)
     for number, step in enumerate(rollout.steps, 1):
         if counts.get(number) != 0:
             continue
         if step.selector is None:
             yield f"step {number} adds no node: `nodes` counts those of earlier steps, too"
         else:
-            yield f"step {number} adds no node: its selector selects no further one"
+            yield (
+                f"step {number} adds no node: its selector selects no further one; if it selects "
+                "none at all, the run waits there for a person"
+            )
 
 
-def _steps(rollout: Rollout) -> Iterator[str]:
-    for number, step in enumerate(rollout.steps, 1):
-        if found := list(_after_step(step)):
+def _steps(job: Job, rollout: Rollout) -> Iterator[str]:
+    """Say what follows each step. Nothing follows the one that has the last nodes."""
+    last = _last_step(job)
+    after = {number: list(_after_step(step)) for number, step in enumerate(rollout.steps, 1)}
+    for number, found in after.items():
+        if found and (last is None or number < last):
             yield f"after step {number}: {', '.join(found)}"
+    if last is not None and any(found for number, found in after.items() if number >= last):
+        yield (
+            f"step {last} has the last nodes: the run ends when they have completed, and no soak, "
+            "check or approval follows"
+        )
+
+
+def _last_step(job: Job) -> int | None:
+    """Return the step after which no node is left; None if there is none, or it is not known."""
+    counts = _counts(job)
+    if not counts or counts.get(max(counts)) != 0:
+        return None
+    return max((number for number, count in counts.items() if count), default=None)
 
 
 def _after_step(step: Step) -> Iterator[str]:

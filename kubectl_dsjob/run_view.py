@@ -12,6 +12,7 @@ from typing import Final
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.reasons import SuspendedReason
 from daemonset_job.api.report import JobReport, merge_evidence, merge_records
@@ -19,6 +20,7 @@ from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
 from daemonset_job.api.rollback import can_roll_back
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState, Phase
+from daemonset_job.api.times import format_time
 from daemonset_job.kube.client.messages import clean_text
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.rollback_view import RollbackView, view_rollback
@@ -126,10 +128,11 @@ class RunView:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code that says how the run ended."""
+        """The exit code that says how the run ended; nodes that were set aside count as failed."""
         if self.phase != Phase.SUCCEEDED:
             return ExitCode.FAILURE
-        return ExitCode.PARTIAL if self.totals.failed else ExitCode.SUCCESS
+        is_partial = self.totals.failed or self.totals.unreachable
+        return ExitCode.PARTIAL if is_partial else ExitCode.SUCCESS
 
 
 def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
@@ -159,7 +162,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         reason=_text(shown.reason) if shown else "",
         message=_text(shown.message) if shown else "",
         is_suspended=job.spec.suspend,
-        batch=_batch(job.status.rollout),
+        batch=_batch(job.status.rollout, job.status.phase),
         waits_for=_text(job.status.rollout.waits_for) if job.status.rollout else "",
         pause=_text(pause.message) if pause is not None else "",
         pause_reason=_text(pause.reason) if pause is not None else "",
@@ -197,7 +200,7 @@ def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:
         report=_name(first.name),
         reason=_text(true.reason) if true else "",
         message=_text(status.message),
-        batch=_batch(status.rollout),
+        batch=_batch(status.rollout, status.phase),
         created_at=first.created_at,
         started_at=status.start_time,
         completed_at=status.completion_time,
@@ -220,7 +223,7 @@ def view_nodes(reports: Sequence[JobReport]) -> tuple[NodeView, ...]:
                 name=_name(name),
                 state=record.state if record else known,
                 reason=_text(record.reason) if record else "",
-                message=_text(record.message) if record else "",
+                message=_text(_node_message(record)) if record else "",
                 attempts=record.attempts if record else 0,
                 exit_code=record.exit_code if record else None,
                 started_at=record.started_at if record else None,
@@ -230,6 +233,15 @@ def view_nodes(reports: Sequence[JobReport]) -> tuple[NodeView, ...]:
             )
         )
     return tuple(nodes)
+
+
+def _node_message(record: NodeRecord) -> str:
+    """Return the message of a record, and whether the run waits for its node."""
+    since = record.set_aside_at
+    if since is None or record.state != NodeState.UNREACHABLE:
+        return record.message
+    aside = f"set aside since {format_time(since)}: the run does not wait for it"
+    return f"{record.message}; {aside}" if record.message else aside
 
 
 def group_runs(reports: Sequence[JobReport]) -> list[tuple[JobReport, ...]]:
@@ -268,11 +280,16 @@ def _clean_results(results: Mapping[str, str]) -> dict[str, str]:
     return {_name(key): _text(value) for key, value in results.items()}
 
 
-def _batch(progress: RolloutProgress | None) -> str:
+def _batch(progress: RolloutProgress | None, phase: Phase | None) -> str:
     if progress is None or not progress.steps:
         return ""
+    has_ended = phase in FINAL_REPORT_PHASES
     if progress.is_in_rest:
-        return f"all {progress.steps} steps are done, the rest of the nodes follows"
+        steps = progress.steps
+        done = "the only step is done" if steps == 1 else f"all {steps} steps are done"
+        return done if has_ended else f"{done}, the rest of the nodes follows"
+    if phase == Phase.SUCCEEDED:
+        return f"ended in step {progress.step} of {progress.steps}"
     failure = f": {_text(progress.check_failure)}" if progress.check_failure else ""
     return f"step {progress.step} of {progress.steps}{failure}"
 

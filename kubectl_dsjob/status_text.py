@@ -77,7 +77,9 @@ def next_step(view: RunView, flags: str = "") -> list[str]:
     is_checked = view.phase == Phase.FAILED and view.reason == FailedReason.CHECK_FAILED
     if view.exists and is_checked and not view.is_suspended:
         return _check_step(view, command)
-    return _open_step(view, command)
+    is_limit = view.reason == FailedReason.MAX_FAILED_NODES_EXCEEDED
+    is_away = view.exists and view.phase == Phase.FAILED and is_limit
+    return _open_step(view, command) or (_return_step(view, command) if is_away else [])
 
 
 def _open_step(view: RunView, command: str) -> list[str]:
@@ -104,6 +106,17 @@ def _open_step(view: RunView, command: str) -> list[str]:
         way = command.format("report", view.name)
         return ["the Job is deleted, this is its report", f"  {way}"]
     return []
+
+
+def _return_step(view: RunView, command: str) -> list[str]:
+    """Return what is left to do after a run that unreachable nodes have ended."""
+    undo = command.format("rollback", view.name) + " --reason TEXT"
+    return [
+        "waits for: a retry, once the nodes that were unreachable are back"
+        + (", or a rollback" if view.has_undo else ""),
+        f"  {command.format('retry', view.name)}",
+        *([f"  {undo}"] if view.has_undo else []),
+    ]
 
 
 def _check_step(view: RunView, command: str) -> list[str]:

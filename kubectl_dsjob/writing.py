@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from daemonset_job.api.job import Job
+from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import AlreadyExists
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
@@ -94,6 +95,8 @@ def retry_words(job: Job) -> str:
     """Return what a retry does that was requested, by the Job's status of before."""
     if job.status.nodes is not None and job.status.nodes.failed:
         return f"requested a retry of the failed nodes of {job.name}"
+    if job.status.phase == Phase.FAILED:
+        return f"requested a retry of {job.name}: no node has failed, and the failed run goes on"
     return (
         f"requested a retry of {job.name}; by its status no node has failed: only pods that cannot "
         "start are replaced, and a check or an image pull that failed is tried again"

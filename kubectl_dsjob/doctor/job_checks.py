@@ -51,7 +51,8 @@ def judge_jobs(jobs: Sequence[Mapping[str, Any]], now: datetime, limit: timedelt
     """Return a finding for each Job that is stuck, 20 at most. Pure."""
     found = [each for raw in jobs if (each := judge_job(raw, now, limit)) is not None]
     left = len(found) - SHOWN_LIMIT
-    more = [Finding(Area.JOBS, Level.PROBLEM, f"{left} more Jobs are stuck")] if left > 0 else []
+    words = f"{left} more Job{' is' if left == 1 else 's are'} stuck"
+    more = [Finding(Area.JOBS, Level.PROBLEM, words)] if left > 0 else []
     return found[:SHOWN_LIMIT] + more
 
 

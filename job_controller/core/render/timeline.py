@@ -169,7 +169,8 @@ def _history_lines(summary: ReportStatus) -> list[_Line]:
     lines = [_Line(entry.time, _entry_words(entry)) for entry in entries]
     excess = len(lines) - _FIRST_ENTRIES - _NEWEST_ENTRIES
     if excess > 0:
-        words = f"{excess + summary.omitted_history} more entries, see history"
+        count = excess + summary.omitted_history
+        words = f"{count} more {'entry' if count == 1 else 'entries'}, see history"
         left_out = slice(_FIRST_ENTRIES, _FIRST_ENTRIES + excess)
         lines[left_out] = [_Line(lines[_FIRST_ENTRIES].moment, words)]
     return lines

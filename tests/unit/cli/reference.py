@@ -19,7 +19,7 @@ Data goes to stdout, everything else to stderr.
 | 0 | success |
 | 1 | failure: the run failed, or the command could not do its work |
 | 2 | usage: options are wrong, or no cluster is named |
-| 3 | partial: the run succeeded, and some nodes failed |
+| 3 | partial: the run succeeded, and some nodes failed or are unreachable |
 | 4 | timeout |
 | 130 | interrupted; the run goes on |
 

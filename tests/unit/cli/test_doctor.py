@@ -274,6 +274,7 @@ def test_of_many_stuck_jobs_twenty_are_named():
     found = job_checks.judge_jobs(raws, NOW, LIMIT)
     assert len(found) == job_checks.SHOWN_LIMIT + 1
     assert found[-1].message == "3 more Jobs are stuck"
+    assert job_checks.judge_jobs(raws[:-2], NOW, LIMIT)[-1].message == "1 more Job is stuck"
     assert len(job_checks.judge_jobs(raws[:-3], NOW, LIMIT)) == job_checks.SHOWN_LIMIT
 
 

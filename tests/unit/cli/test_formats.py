@@ -13,6 +13,7 @@ from rich.console import Console
 
 from daemonset_job.api.job import parse_job
 from daemonset_job.api.node_totals import NodeTotals
+from daemonset_job.api.report import parse_report
 from daemonset_job.api.states import NodeState, Phase
 from kubectl_dsjob.html_chart import completions
 from kubectl_dsjob.html_page import FAILURES_SHOWN, html_page
@@ -90,6 +91,62 @@ def test_a_run_that_a_check_ended_waits_for_a_retry():
     assert lines[-2:] == [
         "waits for: a retry, which checks the step again",
         "  kubectl dsjob retry sweep -n cli",
+    ]
+
+
+@pytest.mark.parametrize("unreachable", [1, 0])
+def test_a_run_that_unreachable_nodes_ended_waits_for_a_retry(unreachable):
+    reason, words = "MaxFailedNodesExceeded", "1 unreachable (a)"
+    failed = {"type": "Failed", "status": "True", "reason": reason, "message": words}
+    nodes = {"desired": 3, "unreachable": unreachable}
+    view = replace(rolled_out([failed], nodes), phase=Phase.FAILED, reason=reason)
+    assert status_screen(view, NOW, width=80).splitlines()[-2:] == [
+        "waits for: a retry, once the nodes that were unreachable are back",
+        "  kubectl dsjob retry sweep -n cli",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phase", "step", "steps", "line"),
+    [
+        ("Running", 2, 1, "the only step is done, the rest of the nodes follows"),
+        ("Running", 3, 2, "all 2 steps are done, the rest of the nodes follows"),
+        ("Succeeded", 2, 1, "the only step is done"),
+        ("Succeeded", 3, 2, "all 2 steps are done"),
+        ("Failed", 3, 2, "all 2 steps are done"),
+        ("Succeeded", 2, 4, "ended in step 2 of 4"),
+        ("Failed", 2, 4, "step 2 of 4"),
+    ],
+)
+def test_nothing_follows_in_a_run_that_has_ended(phase, step, steps, line):
+    status = {"phase": phase, "rollout": {"step": step, "steps": steps}}
+    body = {"metadata": {"name": "sweep", "uid": "u"}, "spec": {"image": "i"}, "status": status}
+    assert view_run(parse_job(body), ()).batch == line
+
+
+@pytest.mark.parametrize(
+    ("totals", "code"),
+    [({"completed": 3}, 0), ({"failed": 1}, 3), ({"unreachable": 1}, 3), ({"skipped": 1}, 0)],
+)
+def test_a_run_that_left_nodes_out_has_succeeded_in_part(totals, code):
+    view = replace(run(), phase=Phase.SUCCEEDED, totals=NodeTotals(desired=3, **totals))
+    assert view.exit_code == code
+
+
+def test_a_node_that_is_set_aside_says_so():
+    record = {"uid": "u", "state": "Unreachable", "setAsideAt": "2026-01-01T11:59:00Z"}
+    away = {"message": "the node has not been Ready", **record}
+    back = {**record, "state": "Active", "message": "restarting"}
+    body = {
+        "metadata": {"name": "sweep-1", "namespace": "cli"},
+        "spec": {"job": {"name": "sweep", "uid": "u"}},
+        "status": {"nodeStates": {"a": record, "b": away, "c": back}},
+    }
+    aside = "set aside since 2026-01-01T11:59:00Z: the run does not wait for it"
+    assert [node.message for node in view_run(None, [parse_report(body)]).nodes] == [
+        aside,
+        f"the node has not been Ready; {aside}",
+        "restarting",
     ]
 
 

@@ -76,5 +76,42 @@ def test_a_step_that_adds_no_node_is_named():
     body = {"metadata": meta, "spec": {"image": "a:1", "rollout": {"steps": steps}}}
     assert plan_words(parse_job({**body, "status": status})).splitlines()[1:] == [
         "step 2 adds no node: `nodes` counts those of earlier steps, too",
-        "step 3 adds no node: its selector selects no further one",
+        (
+            "step 3 adds no node: its selector selects no further one; if it selects none at all, "
+            "the run waits there for a person"
+        ),
     ]
+
+
+def planned(counts, steps, **status):
+    """Return the words about a plan with these numbers of nodes, the last one of the rest."""
+    plan = [{"step": number, "count": count} for number, count in enumerate(counts, 1)]
+    whole = {"rollout": {"step": 1, "steps": len(steps), "plan": plan}, **status}
+    spec = {"image": "a:1", "rollout": {"steps": steps}}
+    body = {"metadata": {"name": "sweep", "uid": "u"}, "spec": spec, "status": whole}
+    return plan_words(parse_job(body)).splitlines()[1:]
+
+
+def test_nothing_follows_the_step_that_has_the_last_nodes():
+    first = {"nodes": 1, "soakSeconds": 5}
+    last = {"nodes": "100%", "check": {"nodeReady": True}}
+    end = "the run ends when they have completed, and no soak, check or approval follows"
+    assert planned((1, 2, 0), [first, last]) == [
+        "after step 1: a soak of 5 s",
+        f"step 2 has the last nodes: {end}",
+    ]
+    assert planned((1, 1, 1), [first, last])[-1] == "after step 2: a check (nodeReady)"
+    beyond = {"nodes": 9, "approval": "Required"}
+    assert planned((3, 0, 0), [{"nodes": 5}, beyond]) == [
+        "step 2 adds no node: `nodes` counts those of earlier steps, too",
+        f"step 1 has the last nodes: {end}",
+    ]
+    assert planned((1, 2, 0), [{"nodes": 1}, {"nodes": 5}]) == []
+
+
+def test_a_plan_says_that_its_window_cannot_be_read():
+    words = "spec.rollout.window.start: no"
+    shown = {"type": "Progressing", "status": "False", "message": words}
+    invalid = {**shown, "reason": "InvalidWindow"}
+    assert planned((3,), [], conditions=[invalid]) == [f"no node would start: {words}"]
+    assert planned((3,), [], conditions=[{**invalid, "reason": "Paused"}]) == []

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from daemonset_job.api.job import parse_job
 from daemonset_job.api.report import parse_report
+from daemonset_job.api.states import Phase
 from daemonset_job.api.times import format_time
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.html_page import html_page
@@ -232,4 +233,8 @@ def test_a_retry_says_if_no_node_has_failed():
     assert retry_words(found) == "requested a retry of the failed nodes of sweep"
     assert found.status.nodes is not None
     none = replace(found, status=replace(found.status, nodes=replace(found.status.nodes, failed=0)))
-    assert retry_words(none).startswith("requested a retry of sweep; by its status no node")
+    paused = replace(none, status=replace(none.status, phase=Phase.PAUSED))
+    assert retry_words(paused).startswith("requested a retry of sweep; by its status no node")
+    failed = replace(none, status=replace(none.status, phase=Phase.FAILED))
+    words = "requested a retry of sweep: no node has failed, and the failed run goes on"
+    assert retry_words(failed) == words

@@ -130,6 +130,8 @@ def test_a_long_history_is_summed_up_and_the_timeline_fits_the_crd():
     )
     assert "+2s 47 more entries, see history" in timeline
     assert sum("pause" in line for line in timeline) == 10
+    one = lines_of({}, history=entries[:11], **ended("Failed", "no", 99))
+    assert "+2s 1 more entry, see history" in one
     assert len(timeline) <= 32
 
 
