@@ -293,9 +293,11 @@ def _decide(job: Job, end: _Finish, verdict: _Verdict, now: datetime) -> Advance
         case CheckState.FAIL:
             return _fail_check(replace(progress, check_failure=found.message))
         case CheckState.INCONCLUSIVE if not is_approved:
+            names = fold(end.members.had_turn, limit=_NAMES_LIMIT)
+            look = f"look at {names}, then " if names else ""
             words = (
-                f"{_name(progress)} is not known to have gone well: {found.message}; look at its "
-                f"nodes, then {_approve_command(job, progress)}"
+                f"{_name(progress)} is not known to have gone well: {found.message}; "
+                f"{look}{_approve_command(job, progress)}"
             )
             asked = replace(progress, waits_for=words)
             later = now + timedelta(seconds=POLL_SECONDS)

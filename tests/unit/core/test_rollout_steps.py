@@ -305,7 +305,9 @@ def test_a_step_whose_selector_selects_no_node_asks_a_person():
     world = RolloutWorld(*NODES, rollout=steps(Step(selector=CANARY)))
     world.step(6)
     assert world.started == []
-    assert world.condition("Suspended")[1] == "CheckInconclusive"
+    _, reason, message = world.condition("Suspended")
+    assert reason == "CheckInconclusive"
+    assert "selects no node; `kubectl dsjob approve" in message
     world.request(approved_step=1)
     assert run_batch(world, 8) == list(NODES)
 
@@ -319,7 +321,9 @@ def test_a_step_of_which_no_node_has_completed_asks_a_person():
     world.step(6)
     world.fail("a")
     world.step(40)
-    assert world.condition("Suspended")[1] == "CheckInconclusive"
+    _, reason, message = world.condition("Suspended")
+    assert reason == "CheckInconclusive"
+    assert "none of its nodes has completed; look at a, then `kubectl dsjob approve" in message
     assert world.started == ["a"]
 
 
