@@ -80,15 +80,14 @@ class FreshNodeReader:
         """Return the nodes that are to be read again, except those in `read`."""
         before = self._clock.monotonic() - REREAD_SECONDS
         return [
-            each.node
+            each.node or each.known
             for name, each in self._ahead.items()
-            if each.node is not None and each.asked_at <= before and name not in read
+            if each.asked_at <= before and name not in read
         ]
 
     def reread_seconds(self) -> float | None:
         """Return in how many seconds the next node is to be read again, None for none."""
-        asked = (each.asked_at for each in self._ahead.values() if each.node is not None)
-        first = min(asked, default=None)
+        first = min((each.asked_at for each in self._ahead.values()), default=None)
         if first is None:
             return None
         return max(first + REREAD_SECONDS - self._clock.monotonic(), FRESH_SECONDS)
@@ -127,6 +126,8 @@ class FreshNodeReader:
                 found = await self._client.find(NODES, known.name, timeout_seconds=TIMEOUT_SECONDS)
             except KubeError as error:
                 read = NodeRead(known, known, asked_at)
+                if (former := self._ahead.get(known.name)) is not None:
+                    self._ahead[known.name] = replace(former, asked_at=asked_at)
                 if error.is_retryable and error.reason != MALFORMED_ANSWER:
                     has_failed.set()
                     logger.bind(node=known.name, error=str(error)).warning("cannot read a node")
@@ -148,10 +149,9 @@ def _is_ahead(read: NodeRead, cached: Node | None) -> bool:
         return False
     if read.node is None:
         return cached.uid == read.known.uid
-    if cached == read.known:
-        return True
-    version = cached.resource_version
-    return version != read.version and not is_newer(version, read.version)
+    # The answer has the version of a list, which is above that of the node unless it just changed.
+    version, than = cached.resource_version, read.node.resource_version
+    return version != than and (cached == read.known or not is_newer(version, than))
 
 
 def with_fresh_nodes(nodes: Mapping[str, Node], reads: Mapping[str, NodeRead]) -> dict[str, Node]:

@@ -219,7 +219,8 @@ class Reconciler:
         snapshot = self._memories.node_changes.with_changes(key, snapshot)
         snapshot = self._memories.source_checks.with_answers(key, snapshot)
         ahead = self._fresh_nodes.ahead_of(snapshot.nodes)
-        if fresh := {**ahead, **read}:
+        # What was read last counts, and not that reading the node once more has failed since.
+        if fresh := {**read, **ahead}:
             snapshot = replace(snapshot, nodes=with_fresh_nodes(snapshot.nodes, fresh))
         snapshot = self._drains.with_unsettled(key, snapshot)
         snapshot = self._memories.sightings.with_sightings(key, snapshot)

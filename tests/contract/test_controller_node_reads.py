@@ -171,6 +171,48 @@ async def test_a_node_that_is_due_while_a_write_is_refused_is_read_as_well(serve
         assert node_reads(server)
 
 
+@pytest.mark.parametrize("fault", [503, 403])
+async def test_what_was_read_of_a_node_counts_while_it_cannot_be_read_once_more(
+    server, cluster, fault
+):
+    async with running(server):
+        cluster.apply()
+        await until(cluster.is_settled)
+        make_ready(server, "a", "False")
+        await asyncio.sleep(20)
+        server.silence_watches(NODES)
+        make_ready(server, "a", "True")
+        await until(lambda: node_reads(server))
+        await asyncio.sleep(1)
+        failing = Fault("GET", re.compile("/nodes"), 10_000, fault)
+        server.faults.append(failing)
+        for _ in range(600):
+            await asyncio.sleep(0.25)
+            assert cluster.status()["phase"] == "Running"
+            assert cluster.status()["nodes"].get("unreachable", 0) == 0
+        # The cache is tried more often.
+        reads = [each for each in node_reads(server) if "watch" not in each.query]
+        assert 2 <= len(reads) <= 10
+
+
+async def test_a_node_of_which_the_cache_has_all_is_not_read_once_more(server, cluster):
+    async with running(server):
+        cluster.apply(failurePolicy={"action": "Continue"})
+        await until(cluster.is_settled)
+        make_ready(server, "a", "False")
+        await asyncio.sleep(20)
+        server.silence_watches(NODES)
+        server.patch(NODES, "a", {"metadata": {"labels": {"late": "1"}}}, "")
+        # So the list of one node has a version above that of the node.
+        server.patch(JOBS, "sample", {"metadata": {"labels": {"other": "1"}}})
+        await until(lambda: cluster.status()["nodes"]["unreachable"] == 1, 90)
+        server.drop_watches(NODES)
+        await asyncio.sleep(60)
+        reads = len(node_reads(server))
+        await asyncio.sleep(300)
+        assert len(node_reads(server)) == reads
+
+
 async def test_node_that_returned_unseen_is_checked_again(server, cluster):
     async with running(server):
         cluster.apply()

@@ -103,7 +103,6 @@ def test_a_deleted_node_stays_so_until_the_cache_has_that_or_another_one():
     read(reader, AWAY)
     assert seen(reader, AWAY) is None
     assert seen(reader, replace(AWAY, resource_version="7")) is None
-    assert reader.reread_seconds() is None
     again = replace(AWAY, uid="another", resource_version="9")
     assert seen(reader, again) == again
     assert reader.ahead_of({}) == {}
@@ -122,6 +121,26 @@ def test_a_node_of_which_the_cache_receives_nothing_is_read_again():
     assert not seen(reader, replace(AWAY, resource_version="11")).ready
     assert reader.reread_seconds() == REREAD_SECONDS
     assert server.asked == ["a", "a"]
+
+
+def test_a_deleted_node_is_read_again_too():
+    """Else one that is back in etcd, which was restored, would stay deleted."""
+    server, reader = reader_of(Found(None, "8"), found("3", ready="False"))
+    cached = parse_node(found("3", ready="False").item)
+    read(reader, cached)
+    assert seen(reader, cached) is None
+    server.moment = REREAD_SECONDS
+    read(reader, *reader.find_due({}))
+    assert seen(reader, cached) == cached
+    assert reader.reread_seconds() is None
+
+
+def test_the_version_of_the_list_does_not_make_the_cache_older_than_the_answer():
+    listed = replace(found("8"), resource_version="20")
+    _, reader = reader_of(listed)
+    read(reader, AWAY)
+    assert seen(reader, AWAY).ready
+    assert reader.ahead_of({"a": parse_node(listed.item)}) == {}
 
 
 def test_what_the_cache_has_already_is_not_kept():
