@@ -16,16 +16,19 @@ from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
 from daemonset_job.api.shard_room import (
     BARE_BYTES,
+    NODES_PER_ROLLOUT_SHARD,
     NODES_PER_SHARD,
     SHARD_BYTES,
     EvidenceSizes,
     ShardRoom,
 )
-from terminator.ledger.evidence import combine_evidence, is_recorded, without_results
+from terminator.ledger.evidence import combine_evidence, is_recorded, with_fewer_results
 from terminator.logs.report_limits import LAST_LINES_NODES, PROGRESS_NODES, last_line_alone
 
 Entries = dict[str, Evidence]
 _EQUAL_SIZES = EvidenceSizes()
+# What is there for each node of the largest shards.
+UNIT_BYTES = SHARD_BYTES // NODES_PER_ROLLOUT_SHARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +81,33 @@ class _Growth:
     """The bytes that each report still takes of results of nodes that it has already.
 
     A Job may declare results while it runs. In reports that have its nodes by then, no room was
-    kept for them. Results beyond SHARD_BYTES are left out, so that the report can be written.
+    kept for them. Results beyond SHARD_BYTES are left out, so that the report can be written. Each
+    node has UNIT_BYTES of that, whatever the others print. No shard keeps less for a node.
     """
 
     def __init__(self, ordered: Iterable[JobReport]) -> None:
         self._left = {
-            report.name: SHARD_BYTES
-            - sum(BARE_BYTES + entry.results_bytes for entry in report.evidence.values())
+            report.name: SHARD_BYTES - sum(map(_bytes_of, report.evidence.values()))
             for report in ordered
         }
 
     def limit(self, report: JobReport, node: str, entry: Evidence) -> Evidence:
-        """Return the entry, with the names of its results alone if they do not fit."""
-        if not entry.results:
+        """Return the entry, without results that do not fit."""
+        if not entry.results_bytes:
             return entry
         known = report.evidence.get(node)
-        before = BARE_BYTES + known.results_bytes if known is not None else 0
-        growth = BARE_BYTES + combine_evidence(known, entry).results_bytes - before
-        if growth > max(self._left[report.name], 0):
-            return without_results(entry)
-        self._left[report.name] -= growth
+        before = _bytes_of(known) if known is not None else 0
+        allowed = max(before, UNIT_BYTES, before + self._left[report.name])
+        beyond = _bytes_of(combine_evidence(known, entry)) - allowed
+        if beyond > 0:
+            entry = with_fewer_results(entry, entry.results_bytes - beyond)
+        self._left[report.name] -= _bytes_of(combine_evidence(known, entry)) - before
         return entry
+
+
+def _bytes_of(entry: Evidence) -> int:
+    """Return how many bytes a node has in its report at least, or takes there."""
+    return max(BARE_BYTES + entry.results_bytes, UNIT_BYTES)
 
 
 _DEFAULT_RULE = ShardRule()

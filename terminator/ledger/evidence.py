@@ -11,10 +11,11 @@ from daemonset_job.api.choices import RuleAction
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_spec import JobSpec
+from daemonset_job.api.json_text import json_bytes
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.numbered import number_of
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.result_limits import bounded_results
+from daemonset_job.api.result_limits import bounded_results, stored_bytes
 from daemonset_job.api.task_progress import TaskProgress
 from daemonset_job.api.times import format_time
 from terminator.logs.findings import Findings
@@ -94,9 +95,23 @@ def with_results(evidence: Evidence, results: Mapping[str, str | None]) -> Evide
     return replace(evidence, results=kept, omitted_results=omitted)
 
 
-def without_results(evidence: Evidence) -> Evidence:
-    """Return the evidence with the names of its results alone, as those that were left out."""
-    return with_results(evidence, dict.fromkeys((*evidence.omitted_results, *evidence.results)))
+def with_fewer_results(evidence: Evidence, room: int) -> Evidence:
+    """Return the evidence with results that take `room` bytes of a report at most.
+
+    They are kept in order of their names. Those that do not fit are named, as far as there is room.
+    """
+    kept: dict[str, str | None] = {}
+    for name in sorted({*evidence.omitted_results, *evidence.results}):
+        size = stored_bytes({}, (name,))
+        if size <= room:
+            kept[name] = None
+            room -= size
+    for name in kept:
+        value = evidence.results.get(name)
+        if value is not None and json_bytes(value) <= room:
+            kept[name] = value
+            room -= json_bytes(value)
+    return with_results(evidence, kept)
 
 
 def _with_late_results(entry: Evidence, new: Evidence) -> Evidence:

@@ -72,6 +72,8 @@ class ReportPatches:
         log = logger.bind(namespace=report.namespace, job=report.job_name, report=report.name)
         unsent = entries.keys() - buffer.unconfirmed.keys()
         buffer.unconfirmed.update(dict.fromkeys(entries, report.name))
+        # Of some of it, the report has no room for lines, progress or results.
+        sent = {node: buffer.pending.get(node) for node in entries}
         try:
             answer = await self._client.merge_patch(
                 JOB_REPORTS, report.name, build_patch(report, entries), report.namespace
@@ -93,9 +95,9 @@ class ReportPatches:
         found = [node for node, entry in entries.items() if not entry.is_only_progress]
         self._metrics.ledger_entries.inc(len(found))
         buffer.written.add(report, parse_report(answer), asyncio.get_running_loop().time())
-        for node, evidence in entries.items():
+        for node, evidence in sent.items():
             buffer.unconfirmed.pop(node, None)
-            if buffer.pending.get(node) == evidence:
+            if evidence is not None and buffer.pending.get(node) == evidence:
                 del buffer.pending[node]
         log.log(
             "INFO" if found else "DEBUG",

@@ -2,13 +2,19 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.api.evidence import Evidence, parse_evidence
 from daemonset_job.api.report_status import parse_report_status
 from daemonset_job.api.result_limits import RESULT_BYTES
-from daemonset_job.api.shard_room import BARE_BYTES, NODES_PER_SHARD, SHARD_BYTES
+from daemonset_job.api.shard_room import (
+    BARE_BYTES,
+    NODES_PER_ROLLOUT_SHARD,
+    NODES_PER_SHARD,
+    SHARD_BYTES,
+)
 from terminator.ledger.assignment import ShardRule, assign_to_shards, build_patch
 from terminator.logs.report_limits import LAST_LINES_NODES
 from tests.unit.terminator.builders import STAMP, done, make_report
@@ -88,22 +94,44 @@ def test_late_results_that_do_not_fit_are_named_once():
     assert assign_to_shards({"a": late}, [make_report({"a": after})]) == {}
 
 
-def test_results_that_were_declared_while_a_run_went_on_get_what_room_there_is():
-    names = [f"n{number:03}" for number in range(NODES_PER_SHARD)]
-    begun = Evidence("", last_lines=("x",), attempt=1)
-    report = make_report({name: replace(begun, node_uid=f"uid-{name}") for name in names})
-    largest = {f"r{number}": '"' * RESULT_BYTES for number in range(4)}
-    pending = {name: replace(done(name), results=largest) for name in names}
+def begun(count):
+    """Return a report of nodes that have begun, before the Job declared results."""
+    entry = Evidence("", last_lines=("x",), attempt=1)
+    names = [f"n{number:03}" for number in range(count)]
+    return make_report({name: replace(entry, node_uid=f"uid-{name}") for name in names})
+
+
+def completed(report, results):
+    """Return the report after all of its nodes have completed with these results."""
+    pending = {name: replace(done(name), results=results) for name in report.evidence}
     (entries,) = assign_to_shards(pending, [report]).values()
     after = written(report, entries)
     assert all(entry.is_completed for entry in after.values())
-    kept = [name for name in names if after[name].results]
-    assert all(after[name].results == largest for name in kept)
-    left_out = [after[name].omitted_results for name in names if name not in kept]
-    assert left_out == [tuple(largest)] * (NODES_PER_SHARD - len(kept))
-    taken = sum(BARE_BYTES + after[name].results_bytes for name in kept)
-    assert 0.9 * SHARD_BYTES < taken + BARE_BYTES * len(left_out) <= SHARD_BYTES
     assert assign_to_shards(pending, [make_report(after)]) == {}  # nothing is written again
+    assert sum(max(BARE_BYTES + each.results_bytes, 600) for each in after.values()) <= SHARD_BYTES
+    return after
+
+
+def test_results_that_were_declared_while_a_run_went_on_get_what_room_there_is():
+    largest = {f"r{number}": '"' * RESULT_BYTES for number in range(4)}
+    after = completed(begun(NODES_PER_SHARD), largest)
+    assert [after["n000"].results, after["n249"].results] == [largest, {}]
+    assert all({*each.results, *each.omitted_results} == {*largest} for each in after.values())
+    assert sum(each.results_bytes for each in after.values()) > 0.7 * SHARD_BYTES
+
+
+@pytest.mark.parametrize("count", [NODES_PER_SHARD, NODES_PER_ROLLOUT_SHARD])
+def test_results_of_one_node_leave_room_for_the_short_ones_of_another(count):
+    lists = dict.fromkeys(("list", "more", "most"), "x" * RESULT_BYTES)
+    after = completed(begun(count), {"address": "10.0.0.1", **lists})
+    assert all(each.results["address"] == "10.0.0.1" for each in after.values())
+    assert after[f"n{count - 1}"].omitted_results == tuple(lists)
+
+
+def test_names_of_results_without_room_take_no_room_either():
+    names = [f"{number:02}".ljust(63, "x") for number in range(16)]
+    after = completed(begun(NODES_PER_ROLLOUT_SHARD), dict.fromkeys(names, "x" * 256))
+    assert all(each.omitted_results for each in after.values() if not each.results)
 
 
 def test_nodes_keep_their_shard_and_new_ones_go_to_the_first_with_room():

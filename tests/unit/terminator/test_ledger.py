@@ -113,6 +113,23 @@ async def test_a_report_elsewhere_says_nothing():
     assert ledger.evidence(make_job()) == {"a": done("a")}
 
 
+async def test_evidence_of_which_a_part_was_written_for_lack_of_room_is_not_pending(running):
+    """The deletion of the Job would wait for it, and for the next write."""
+    begun = Evidence("", last_lines=("x",), attempt=1)
+    names = [f"n{number:03}" for number in range(250)]
+    cluster = Cluster(make_report({n: replace(begun, node_uid=f"uid-{n}") for n in names}))
+    cluster.takes = lambda *_: None
+    running(cluster)
+    job = make_job(spec={"results": ("a", "b", "c", "d")})
+    results = dict.fromkeys(("a", "b", "c", "d"), "x" * 1024)
+    for name in names:
+        cluster.ledger.record(job, name, replace(done(name), results=results))
+    await asyncio.sleep(1)
+    assert cluster.patches == 1
+    assert any(each.get("omittedResults") for each in cluster.stored["sample-0"].values())
+    assert not cluster.ledger.has_pending(job)
+
+
 # --- runs that are over -----------------------------------------------------------------
 
 
