@@ -34,6 +34,8 @@ INVARIANTS = (
             "away": "A node was unreachable for its grace period, not desired, and is back.",
             "after the end": "A node that joins after Complete waits for a place of maxParallel, "
             "and for no step, nor for an approval (guarantees.md, The time to live).",
+            "rerun": "A request runs a node of an earlier step again, and a later one had begun "
+            "by then (guarantees.md, Order).",
         },
     ),
     Invariant(
@@ -65,6 +67,16 @@ class Turns:
         self._moved_at: dict[str, float] = {}
         # The UIDs of a Job and of a node that it has set aside.
         self._set_aside: set[tuple[str, str]] = set()
+        # When each step began, by the UID of the Job, its revision and the number of the step.
+        self._steps_at: dict[tuple[str, str, int], float] = {}
+
+    def job_written(self, job: Raw) -> None:
+        """Note when a step of a Job began."""
+        status = job.get("status") or {}
+        step = (status.get("rollout") or {}).get("step")
+        if step is not None:
+            key = job["metadata"]["uid"], status.get("revision", ""), step
+            self._steps_at.setdefault(key, self._world.loop.moment)
 
     def counted(self, job_uid: str, size: int) -> None:
         """Note how many nodes the DaemonSet controller counts: steps are percentages of them."""
@@ -206,9 +218,23 @@ class Turns:
                 continue
             if self._was_away(name):
                 self._oracle.excuse("turns", "away")
+            elif self._is_rerun_late(job, records.get(name) or {}, max(full)):
+                self._oracle.excuse("turns", "rerun")
             else:
                 words = f"{run.machine.name} starts before {name} has finished its step"
                 self._oracle.violate("turns", words)
+
+    def _is_rerun_late(self, job: Raw, record: Raw, number: int) -> bool:
+        """Return whether a later step had begun when a request had the node run again."""
+        job_uid = job["metadata"]["uid"]
+        requests = self._oracle.demands.reruns.get(job_uid, ())
+        if "observedRerun" not in record or not requests:
+            return False
+        return any(
+            began_at < requests[-1].at
+            for (uid, revision, step), began_at in self._steps_at.items()
+            if (uid, revision) == (job_uid, record.get("revision", "")) and step > number
+        )
 
     def _has_left(self, job: Raw, record: Raw, name: str) -> bool:
         """Return whether a node is gone, or was not desired at some time of the Job."""
