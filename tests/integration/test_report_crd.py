@@ -1,6 +1,7 @@
 """What a JobReport accepts: two writers, two halves, and a spec that never changes."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from daemonset_job.api.job import parse_job
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report import parse_report
 from daemonset_job.api.report_status import ReportStatus
-from daemonset_job.api.result_limits import RESULT_BYTES
+from daemonset_job.api.result_limits import RESULT_BYTES, RESULTS_LIMIT
 from daemonset_job.api.shard_room import NODES_PER_ROLLOUT_SHARD, EvidenceSizes
 from daemonset_job.api.states import NodeState
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES
@@ -123,6 +124,8 @@ def test_a_thousand_nodes_fit_one_report(kube_env: KubeEnv, namespace):
 
 # As large as four results of a node can be: plain, as JSON, and of characters that etcd stores as
 # six bytes each.
+NODE_NAME = "ip-10-0-{:04}.eu-central-1.compute.internal"
+POD_NAME = "sample-daemonset-job-" + "p" * 42
 TEXTS = {"plain": "x" * RESULT_BYTES, "json": '{"k":"' * 170, "html": "<" * 341}
 
 
@@ -132,21 +135,48 @@ def test_the_fullest_shard_with_large_results_fits_into_etcd(kube_env: KubeEnv, 
     manifest = report(namespace)
     manifest["spec"]["manifest"] = "m" * SPEC_LIMIT_BYTES
     kube_env.apply(manifest)
-    name = "ip-10-0-{:04}.eu-central-1.compute.internal"
     entry = Evidence(
         "0" * 36,
         EVIDENCE.completed_at,
-        "sample-daemonset-job-" + "p" * 42,
+        POD_NAME,
         "1" * 36,
         results=dict.fromkeys(("first", "second", "third", "fourth"), text),
         attempt=100,
     )
-    pending = {name.format(n): entry for n in range(NODES_PER_ROLLOUT_SHARD)}
+    pending = {NODE_NAME.format(n): entry for n in range(NODES_PER_ROLLOUT_SHARD)}
     rule = ShardRule(NODES_PER_ROLLOUT_SHARD, EvidenceSizes(reserve_bytes=8068, node_bytes=600))
     found = parse_report(kube_env.request("GET", path(namespace, "/sample-1234"))[1])
     entries = assign_to_shards(pending, [found], rule)[found.name]
     assert 60 <= len(entries) < 200
     patch(kube_env, path(namespace, "/sample-1234"), build_patch(found, entries))
+    stored = with_full_records(kube_env, namespace)
+    assert stored["evidence"].keys() == entries.keys()
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_a_full_shard_fits_whose_job_declares_results_while_it_runs(
+    kube_env: KubeEnv, namespace, text
+):
+    """A thousand nodes had begun by then, and the names of the results are long."""
+    manifest = report(namespace)
+    manifest["spec"]["manifest"] = "m" * SPEC_LIMIT_BYTES
+    kube_env.apply(manifest)
+    begun = Evidence("0" * 36, "", POD_NAME, "1" * 36, attempt=100)
+    names = [NODE_NAME.format(n) for n in range(NODES_PER_ROLLOUT_SHARD)]
+    results = {f"{number:02}".ljust(63, "r"): text for number in range(RESULTS_LIMIT)}
+    done = replace(begun, completed_at=EVIDENCE.completed_at, results=results)
+    for entry in (begun, done):
+        found = parse_report(kube_env.request("GET", path(namespace, "/sample-1234"))[1])
+        rule = ShardRule(NODES_PER_ROLLOUT_SHARD, EvidenceSizes(node_bytes=600))
+        entries = assign_to_shards(dict.fromkeys(names, entry), [found], rule)[found.name]
+        assert len(entries) == NODES_PER_ROLLOUT_SHARD
+        patch(kube_env, path(namespace, "/sample-1234"), build_patch(found, entries))
+    stored = with_full_records(kube_env, namespace)
+    assert all(entry["completedAt"] for entry in stored["evidence"].values())
+
+
+def with_full_records(kube_env, namespace):
+    """Return the report with the largest records of a thousand nodes."""
     record = NodeRecord(
         uid="0" * 36,
         state=NodeState.COMPLETED,
@@ -163,8 +193,8 @@ def test_the_fullest_shard_with_large_results_fits_into_etcd(kube_env: KubeEnv, 
         rerun="1-0123456789abcdef",
         earlier_pods=("2" * 36, "3" * 36),
     )
-    records = {name.format(n): record for n in range(NODES_PER_ROLLOUT_SHARD)}
+    records = {NODE_NAME.format(n): record for n in range(NODES_PER_ROLLOUT_SHARD)}
     body = {"status": ReportStatus(node_states=records).to_raw()}
     stored = patch(kube_env, path(namespace, "/sample-1234/status"), body)
     assert len(stored["status"]["nodeStates"]) == NODES_PER_ROLLOUT_SHARD
-    assert stored["evidence"].keys() == entries.keys()
+    return stored
