@@ -141,8 +141,6 @@ FOUND_LATER = (
     # A turn from before a rerun request; the step of a node that runs again for one; a node
     # that was read directly, and that the cache shows 60 s late.
     *(7373118, 7375257, 7371432),
-    # A rerun request for a node of a step before the present one.
-    *(8000001388, 8000001842),
 )
 # Each of the features is in at least this number of these.
 FEATURED = 80
