@@ -94,6 +94,7 @@ PODS_OF_ALL_KINDS = [
             "startTime": TIME,
             "conditions": [
                 {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"},
+                {"type": "PodReadyToStartContainers", "status": "False"},
             ],
             "containerStatuses": [
                 task(
