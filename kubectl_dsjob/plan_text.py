@@ -98,17 +98,14 @@ def _empty_steps(job: Job, rollout: Rollout) -> Iterator[str]:
 
 
 def _steps(job: Job, rollout: Rollout) -> Iterator[str]:
-    """Say what follows each step. Nothing follows the one that has the last nodes."""
+    """Say what follows each step. Nothing follows those after the one that has the last nodes."""
     last = _last_step(job)
     after = {number: list(_after_step(step)) for number, step in enumerate(rollout.steps, 1)}
     for number, found in after.items():
-        if found and (last is None or number < last):
+        if found and (last is None or number <= last):
             yield f"after step {number}: {', '.join(found)}"
-    if last is not None and any(found for number, found in after.items() if number >= last):
-        yield (
-            f"step {last} has the last nodes: the run ends when they have completed, and no soak, "
-            "check or approval follows"
-        )
+    if last is not None and any(found for number, found in after.items() if number > last):
+        yield f"step {last} has the last nodes: the run ends after it, and no further step follows"
 
 
 def _last_step(job: Job) -> int | None:

@@ -168,6 +168,7 @@ RARE = {
     "approves_steps_itself": holds.FIRST_SEED + 10,
     "continues_after_abort": holds.FIRST_SEED,
     "needs_one_node": holds.FIRST_SEED,
+    "ends_before_the_last_step": holds.FIRST_SEED + 170,
     "trusts_cached_lists": drains.FIRST_SEED,
     "ignores_deadlines_of_starts": scheduled_jobs.FIRST_SEED + 40,
     "leaves_orphans": orphans.FIRST_SEED + 80,

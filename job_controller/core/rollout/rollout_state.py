@@ -108,8 +108,10 @@ def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunS
 
 
 def _ends_unasked(run: RunState, snapshot: Snapshot, found: Advance) -> bool:
-    """Return whether the run is over, although a person is asked whose answer it needs.
+    """Return whether the run is over, although its last step is not.
 
+    All nodes are done, and the step with the last ones has a soak, a check or an approval. Or a
+    person is asked whose answer the run needs.
     A check that has failed does not pass because all other nodes leave. They may come back, and so
     may a node that is set aside and has had no turn. After the end of the run it would start
     unasked.
@@ -117,7 +119,7 @@ def _ends_unasked(run: RunState, snapshot: Snapshot, found: Advance) -> bool:
     is_over = run.outcome == RunOutcome.SUCCEEDED or run.is_done
     if not is_over or run.is_enough or is_recorded(snapshot):
         return False
-    if found.asks == SuspendedReason.CHECK_FAILED:
+    if found.holds_end or found.asks == SuspendedReason.CHECK_FAILED:
         return True
     if run.reason != CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT or found.asks is None:
         return False

@@ -48,7 +48,8 @@ class Advance:
     `progress` is None without a rollout. `asks`: a person has to decide, and why; `message` has the
     command. `fails`: the run fails, and why. `message` without one of them says what the step waits
     for. `query` are the pods to be read. `parts` are the Jobs that it needs now. `keeps_parts`: it
-    may need others that there are.
+    may need others that there are. `holds_end`: the nodes of the step have completed, and the run
+    does not end before its soak, its check and its approval, also if no node follows.
     """
 
     progress: RolloutProgress | None = None
@@ -59,6 +60,7 @@ class Advance:
     fails: FailedReason | None = None
     parts: tuple[Part, ...] = ()
     keeps_parts: bool = False
+    holds_end: bool = False
 
 
 def advance(
@@ -195,6 +197,15 @@ def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: date
     completed = _completed(snapshot, counts, end.members)
     if is_plain and completed:
         return _next_step(progress)
+    found = _await_end(snapshot, end, completed, now)
+    is_over = found.progress is None or found.progress.step != progress.step
+    # Of a step in which no node has completed there is nothing to be checked at the end of the run.
+    return found if is_over or is_plain or not completed else replace(found, holds_end=True)
+
+
+def _await_end(snapshot: Snapshot, end: _Finish, completed: set[str], now: datetime) -> Advance:
+    """Return what a step waits for whose nodes have finished: its soak, its check, a person."""
+    step, progress = end.step, end.progress
     if progress.soak_started_at is None:
         # The write of it causes the next pass.
         return Advance(replace(progress, soak_started_at=whole_seconds(now), waits_for=""))

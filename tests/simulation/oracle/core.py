@@ -155,7 +155,7 @@ class Oracle:
         self.completion.job_written(new)
         self.demands.job_written(old, new)
         self.holds.job_written(old, new)
-        self.turns.job_written(new)
+        self.turns.job_written(old, new)
         meta = new["metadata"]
         if old is None or old["spec"] != new["spec"]:
             self.turns.nodes_changed()

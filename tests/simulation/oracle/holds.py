@@ -30,7 +30,8 @@ INVARIANTS = (
     Invariant(
         "held",
         "No gate is removed while the Job is suspended or aborted, or all Jobs are stopped. No "
-        "node begins outside the window of its Job, or before its step is approved.",
+        "node begins outside the window of its Job, or before its step is approved. Nor does the "
+        "run succeed before the step with the last nodes is.",
         mutant="ignores_stops",
         seed=1_000_000_005,
     ),

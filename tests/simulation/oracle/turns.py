@@ -70,8 +70,10 @@ class Turns:
         # When each step began, by the UID of the Job, its revision and the number of the step.
         self._steps_at: dict[tuple[str, str, int], float] = {}
 
-    def job_written(self, job: Raw) -> None:
-        """Note when a step of a Job began."""
+    def job_written(self, old: Raw | None, job: Raw) -> None:
+        """Note when a step of a Job began; judge the success of the run."""
+        if is_true(job, "Complete", "AllNodesCompleted") and not is_true(old or {}, "Complete"):
+            self._judge_end(job)
         status = job.get("status") or {}
         step = (status.get("rollout") or {}).get("step")
         if step is not None:
@@ -119,6 +121,27 @@ class Turns:
         self._judge_zone(job, run, others)
         self._judge_steps(job, run, rollout.get("steps") or ())
         self._oracle.step_nodes.task_starts(job, run)
+
+    def _judge_end(self, job: Raw) -> None:
+        """Judge that the step with the last nodes is approved, and the ones before it.
+
+        A run is judged whose nodes were the same ones at all times.
+        """
+        job_uid, steps = job["metadata"]["uid"], (rollout_of(job) or {}).get("steps") or ()
+        nodes, sizes = self._begun.get(job_uid, set()), self._sizes.get(job_uid, set())
+        desired = self._oracle.completion.desired(job)
+        is_edited = len(self._oracle.completion.specs[job_uid]) > 1
+        if is_continuous(job) or is_edited or nodes != set(desired.values()) or len(sizes) != 1:
+            return
+        before = 0
+        for number, step in enumerate(steps, 1):
+            if before >= len(nodes):
+                return
+            is_needed = step.get("approval") == "Required"
+            if is_needed and self._oracle.holds.approvals[job_uid] < number:
+                words = f"the run succeeds before step {number} is approved"
+                self._oracle.violate("held", words)
+            before = share(step["nodes"], *sizes) or 0
 
     def _judge_zone(self, job: Raw, run: PodRun, others: dict[str, PodRun]) -> None:
         job_uid, zone = job["metadata"]["uid"], self._zone_of(run.machine.name)

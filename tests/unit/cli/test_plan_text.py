@@ -92,13 +92,13 @@ def planned(counts, steps, **status):
     return plan_words(parse_job(body)).splitlines()[1:]
 
 
-def test_nothing_follows_the_step_that_has_the_last_nodes():
+def test_no_step_follows_the_one_that_has_the_last_nodes():
     first = {"nodes": 1, "soakSeconds": 5}
     last = {"nodes": "100%", "check": {"nodeReady": True}}
-    end = "the run ends when they have completed, and no soak, check or approval follows"
+    end = "the run ends after it, and no further step follows"
     assert planned((1, 2, 0), [first, last]) == [
         "after step 1: a soak of 5 s",
-        f"step 2 has the last nodes: {end}",
+        "after step 2: a check (nodeReady)",
     ]
     assert planned((1, 1, 1), [first, last])[-1] == "after step 2: a check (nodeReady)"
     beyond = {"nodes": 9, "approval": "Required"}

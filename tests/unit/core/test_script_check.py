@@ -406,7 +406,7 @@ def test_a_copy_of_the_job_under_another_name_is_deleted():
     ("write", "on_success"),
     [(RefusedWrite.REPORT, OnSuccess()), (RefusedWrite.NODE_CHANGE, OnSuccess(labels={"a": "b"}))],
 )
-def test_a_run_that_is_done_needs_no_check_while_its_success_cannot_be_written(write, on_success):
+def test_a_check_runs_once_while_the_success_of_the_run_cannot_be_written(write, on_success):
     """A pass that does not know of the refusal yet deletes the Job of a check."""
     found = world("a", passes=0)
     spec(found.cluster, on_success=on_success)
@@ -414,7 +414,9 @@ def test_a_run_that_is_done_needs_no_check_while_its_success_cannot_be_written(w
     found.complete("a")
     found.extra["refusals"] = {write: "the policy says no"}
     found.step(6)
-    assert (found.phase, found.created) == ("Running", [])
+    found.end_owned(CHECK)
+    found.step(6)
+    assert (found.phase, found.created, found.owned) == ("Running", [CHECK], {})
     del found.extra["refusals"]
     found.step(3)
-    assert found.created == []
+    assert found.created == [CHECK]

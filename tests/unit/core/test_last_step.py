@@ -1,0 +1,84 @@
+"""The step with the last nodes: the run ends after its soak, its check and its approval."""
+
+import pytest
+
+from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.job_spec import FailurePolicy
+from daemonset_job.api.rollout import Check, Step
+from tests.unit.core.rollouts import RolloutWorld, steps
+from tests.unit.core.runs import spec
+from tests.unit.core.standing_jobs import CONTINUOUS
+
+ALL = "100%"
+
+
+def ended(step: Step, *more: Step, passes: int = 8, **changes: object) -> RolloutWorld:
+    """Return a world in which all nodes have completed, the last ones in this step."""
+    world = RolloutWorld("a", "b", rollout=steps(Step(nodes=1), step, *more), **changes)
+    for _ in range(passes):
+        world.step()
+        world.complete(*world.at_work)
+    assert set(world.cluster.evidence) == {"a", "b"}
+    return world
+
+
+def test_the_run_ends_after_the_soak_of_its_last_nodes() -> None:
+    world = ended(Step(nodes=ALL, soak_seconds=30))
+    assert world.phase == "Running"
+    assert "step 2 of 2 soaks until" in world.condition("Progressing")[2]
+    world.step(35)
+    assert world.phase == "Succeeded"
+
+
+def test_the_run_ends_after_the_approval_of_its_last_nodes() -> None:
+    world = ended(Step(nodes=5, needs_approval=True))
+    world.step(10)
+    assert world.condition("Suspended")[:2] == ("True", "WaitingForApproval")
+    world.request(approved_step=2)
+    world.step(3)
+    assert world.phase == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("action", "phase"), [(FailureAction.FAIL_FAST, "Failed"), (FailureAction.PAUSE, "Paused")]
+)
+def test_the_check_of_the_last_nodes_fails_the_run(action: FailureAction, phase: str) -> None:
+    step = Step(nodes=ALL, soak_seconds=5, check=Check(node_ready=True, timeout_seconds=10))
+    world = ended(step, passes=6, failure_policy=FailurePolicy(action=action))
+    world.set_ready("b", is_ready=False)
+    world.step(40)
+    assert world.phase == phase
+    assert "the check of step 2 of 2 failed" in str(world.cluster.job.status.to_raw())
+
+
+def test_steps_without_nodes_of_their_own_do_not_hold_the_end() -> None:
+    world = ended(Step(nodes=ALL), Step(nodes=9, soak_seconds=300, needs_approval=True))
+    assert world.phase == "Succeeded"
+
+
+def test_a_last_step_of_which_no_node_has_completed_asks_nobody() -> None:
+    policy = FailurePolicy(action=FailureAction.CONTINUE, max_failed_nodes=1)
+    rollout = steps(Step(nodes=1), Step(nodes=ALL, needs_approval=True))
+    world = RolloutWorld("a", "b", rollout=rollout, failure_policy=policy, backoff_limit=0)
+    for _ in range(4):
+        world.step()
+        world.complete(*(set(world.at_work) & {"a"}))
+    world.fail("b")
+    world.step(40)
+    assert world.phase == "Succeeded"
+
+
+def test_a_job_that_stays_is_complete_after_its_last_step() -> None:
+    world = ended(Step(nodes=ALL, soak_seconds=30), completion=CONTINUOUS)
+    assert world.phase == "Running"
+    world.step(35)
+    assert world.condition("Complete")[0] == "True"
+
+
+def test_a_success_on_record_is_not_taken_back() -> None:
+    """As one that a controller recorded which did not wait for the last step."""
+    world = ended(Step(nodes=ALL))
+    assert world.phase == "Succeeded"
+    spec(world.cluster, rollout=steps(Step(nodes=1), Step(nodes=ALL, soak_seconds=3600)))
+    world.step(3)
+    assert world.phase == "Succeeded"
