@@ -134,6 +134,17 @@ def test_a_script_that_fails_stops_the_rollout_at_the_canary(cluster, namespace,
     eventually(lambda: owned(cluster, namespace, "fails") == [], 30, "its Job is gone")
 
 
+def test_a_script_that_fails_after_the_last_nodes_fails_the_run(cluster, namespace, folder):
+    check = {"script": {"script": "echo the kernel is too old; exit 3"}}
+    cluster.apply(checked("last", namespace, folder, check, nodes="100%"))
+    failed = wait_condition(cluster, namespace, "last", "Failed", 120)
+    assert failed["reason"] == "CheckFailed"
+    assert "the kernel is too old" in failed["message"]
+    assert begun(cluster, f"{folder}/last") == set(cluster.nodes)
+    status = cluster.report(namespace, "last")["status"]
+    assert (status["phase"], status["nodes"]["completed"]) == ("Failed", len(cluster.nodes))
+
+
 @pytest.mark.parametrize("policy", ["Once", "Continuous"])
 def test_a_retry_checks_again_after_the_daemon_set_was_deleted(cluster, namespace, folder, policy):
     """The nodes are fixed meanwhile; what has completed does not run again."""
