@@ -76,10 +76,13 @@ def next_step(view: RunView, flags: str = "") -> list[str]:
         return _aborted_step(view, command, flags)
     is_checked = view.phase == Phase.FAILED and view.reason == FailedReason.CHECK_FAILED
     if view.exists and is_checked and not view.is_suspended:
-        return _check_step(view, command)
+        return _retry_step(view, command, "a retry, which checks the step again")
     is_limit = view.reason == FailedReason.MAX_FAILED_NODES_EXCEEDED
     is_away = view.exists and view.phase == Phase.FAILED and is_limit
-    return _open_step(view, command) or (_return_step(view, command) if is_away else [])
+    if (found := _open_step(view, command)) or not is_away:
+        return found
+    words = "a retry, once the nodes that were unreachable are back"
+    return _retry_step(view, command, words)
 
 
 def _open_step(view: RunView, command: str) -> list[str]:
@@ -108,23 +111,11 @@ def _open_step(view: RunView, command: str) -> list[str]:
     return []
 
 
-def _return_step(view: RunView, command: str) -> list[str]:
-    """Return what is left to do after a run that unreachable nodes have ended."""
+def _retry_step(view: RunView, command: str, retry: str) -> list[str]:
+    """Return what is left to do after a failed run; `retry` says what a retry is for."""
     undo = command.format("rollback", view.name) + " --reason TEXT"
     return [
-        "waits for: a retry, once the nodes that were unreachable are back"
-        + (", or a rollback" if view.has_undo else ""),
-        f"  {command.format('retry', view.name)}",
-        *([f"  {undo}"] if view.has_undo else []),
-    ]
-
-
-def _check_step(view: RunView, command: str) -> list[str]:
-    """Return what is left to do after a failed check: a retry checks the step again."""
-    undo = command.format("rollback", view.name) + " --reason TEXT"
-    return [
-        "waits for: a retry, which checks the step again"
-        + (", or a rollback" if view.has_undo else ""),
+        f"waits for: {retry}" + (", or a rollback" if view.has_undo else ""),
         f"  {command.format('retry', view.name)}",
         *([f"  {undo}"] if view.has_undo else []),
     ]

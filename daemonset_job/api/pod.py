@@ -111,6 +111,11 @@ class Pod:
         return self.phase == "Failed" and bool(self.reason) and not self.is_disrupted
 
     @property
+    def is_ended_by_cluster(self) -> bool:
+        """Whether the cluster ends it, so that how its task ends says nothing of the task."""
+        return self.is_disrupted or self.is_rejected
+
+    @property
     def is_terminal(self) -> bool:
         """Whether all its containers have ended for good."""
         return self.phase in {"Succeeded", "Failed"}

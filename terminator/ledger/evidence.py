@@ -169,7 +169,7 @@ def has_succeeded(pod: Pod) -> bool:
     container = pod.container
     if container is None or container.state != "terminated" or container.exit_code != 0:
         return False
-    is_to_end = pod.is_terminating or pod.is_disrupted or pod.is_rejected
+    is_to_end = pod.is_terminating or pod.is_ended_by_cluster
     return pod.hold_started or not (is_to_end or pod.sandbox_ended)
 
 

@@ -36,11 +36,7 @@ def make_ready(server, node, status):
 @pytest.mark.parametrize("fault", [None, 503, 403])
 async def test_a_node_whose_return_the_cache_lacks_does_not_fail_the_run(server, cluster, fault):
     async with running(server):
-        cluster.apply()
-        await until(cluster.is_settled)
-        make_ready(server, "a", "False")
-        await asyncio.sleep(20)
-        server.silence_watches(NODES)
+        await lose_sight(server, cluster)
         make_ready(server, "a", "True")
         await asyncio.sleep(35)
         if fault == 503:
@@ -80,6 +76,15 @@ async def test_while_a_node_cannot_be_read_all_else_of_its_job_goes_on(
         server.faults.remove(failing)
         await until(lambda: cluster.status()["nodes"]["unreachable"] == 1, 20)
         assert cluster.completed() == 1
+
+
+async def lose_sight(server, cluster, **changes):
+    """Start a run, let node `a` be not Ready for 20 s, and break the watch of nodes unnoticed."""
+    cluster.apply(**changes)
+    await until(cluster.is_settled)
+    make_ready(server, "a", "False")
+    await asyncio.sleep(20)
+    server.silence_watches(NODES)
 
 
 async def test_nodes_of_which_none_can_be_read_take_no_longer_than_one(server):
@@ -176,11 +181,7 @@ async def test_what_was_read_of_a_node_counts_while_it_cannot_be_read_once_more(
     server, cluster, fault
 ):
     async with running(server):
-        cluster.apply()
-        await until(cluster.is_settled)
-        make_ready(server, "a", "False")
-        await asyncio.sleep(20)
-        server.silence_watches(NODES)
+        await lose_sight(server, cluster)
         make_ready(server, "a", "True")
         await until(lambda: node_reads(server))
         await asyncio.sleep(1)
@@ -197,11 +198,7 @@ async def test_what_was_read_of_a_node_counts_while_it_cannot_be_read_once_more(
 
 async def test_a_node_of_which_the_cache_has_all_is_not_read_once_more(server, cluster):
     async with running(server):
-        cluster.apply(failurePolicy={"action": "Continue"})
-        await until(cluster.is_settled)
-        make_ready(server, "a", "False")
-        await asyncio.sleep(20)
-        server.silence_watches(NODES)
+        await lose_sight(server, cluster, failurePolicy={"action": "Continue"})
         server.patch(NODES, "a", {"metadata": {"labels": {"late": "1"}}}, "")
         # So the list of one node has a version above that of the node.
         server.patch(JOBS, "sample", {"metadata": {"labels": {"other": "1"}}})
@@ -215,11 +212,7 @@ async def test_a_node_of_which_the_cache_has_all_is_not_read_once_more(server, c
 
 async def test_node_that_returned_unseen_is_checked_again(server, cluster):
     async with running(server):
-        cluster.apply()
-        await until(cluster.is_settled)
-        make_ready(server, "a", "False")
-        await asyncio.sleep(20)
-        server.silence_watches(NODES)
+        await lose_sight(server, cluster)
         make_ready(server, "a", "True")
         await until(lambda: node_reads(server))
         await asyncio.sleep(5)
@@ -254,11 +247,7 @@ async def test_completed_nodes_that_are_away_are_not_read_after_a_retry(server, 
 
 async def test_a_deleted_node_that_the_cache_still_has_does_not_fail_the_run(server, cluster):
     async with running(server):
-        cluster.apply()
-        await until(cluster.is_settled)
-        make_ready(server, "a", "False")
-        await asyncio.sleep(20)
-        server.silence_watches(NODES)
+        await lose_sight(server, cluster)
         cluster.plays = False
         server.remove(NODES, "a", "")
         await asyncio.sleep(45)

@@ -76,7 +76,7 @@ def waits_for_no_job() -> Iterator[None]:
 @contextmanager
 def ends_before_the_last_step() -> Iterator[None]:
     """Once all nodes are done the run has succeeded, whatever the last step waits for."""
-    with patch.object(rollout_state, "_ends_unasked", lambda *_: False):
+    with patch.object(rollout_state, "_ends_too_early", lambda *_: False):
         yield
 
 

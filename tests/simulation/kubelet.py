@@ -340,9 +340,7 @@ class PodRun:
         has_ended_well = self.is_init and is_success(self.state)
         if "running" in self.state and self.task.on_term == "clean" and self.is_init:
             # As its machine shut down, the task ended with 0.
-            self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
-            began = self.state["running"]["startedAt"]
-            self.state = self.last = terminated(0, began, self.machine.stamp())
+            self.state = self.last = self.ended_on_term(0, self.machine.stamp())
             shown = without_sandbox(self.shown(pod.get("status") or {}, {}))
             self.world.server.set_status("kubelet", PODS, pod, shown)
             self.machine.call_later(self.machine.lag(0.05, 1.0), self.start_in_new_sandbox)
@@ -395,12 +393,10 @@ class PodRun:
     def end(self, code: int) -> None:
         """End the task's container with that code, report that, and let the object go."""
         if "running" in self.state and self.pod() is not None:
-            stamp, began = self.machine.stamp(), self.state["running"]["startedAt"]
+            stamp = self.machine.stamp()
             self.show_log()
             self.wake()
-            if code == 0:
-                self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
-            self.write(terminated(code, began, stamp), is_final=True)
+            self.write(self.ended_on_term(code, stamp), is_final=True)
             self.machine.call_later(self.machine.lag(0.01, 0.3), self.remove)
         elif (pod := self.pod()) is not None and self.world.schedule.has_last_statuses:
             status = final_status(pod, pod.get("status") or {})
@@ -408,6 +404,12 @@ class PodRun:
             self.machine.call_later(self.machine.lag(0.01, 0.3), self.remove)
         else:
             self.remove()
+
+    def ended_on_term(self, code: int, stamp: str) -> Raw:
+        """Return the state of the task that runs, once TERM or KILL has ended it with that code."""
+        if code == 0:
+            self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
+        return terminated(code, self.state["running"]["startedAt"], stamp)
 
     def remove(self) -> None:
         """Let the object of a pod go whose containers have ended."""
@@ -423,14 +425,12 @@ class PodRun:
         lost (see `final_status`).
         """
         pod, stamp = self.pod(), self.machine.stamp()
-        if code == 0 and "running" in self.state:
-            self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
+        if "running" in self.state:
+            self.state = self.ended_on_term(code, stamp)
         self.over()
         if pod is None:
             return
         status = ended_by_kubelet(pod.get("status") or {}, reason)
-        if "running" in self.state:
-            self.state = terminated(code, self.state["running"]["startedAt"], stamp)
         if "running" in self.hold:
             self.hold = terminated(code, self.hold["running"]["startedAt"], stamp)
         if "containerStatuses" in status:
@@ -458,10 +458,8 @@ class PodRun:
         if pod is None or self.is_over:
             return
         if "running" in self.state:
-            if code == 0:
-                self.world.oracle.evidence.ended_on_term.add(self.pod_uid)
             self.show_log()
-            self.state = terminated(code, self.state["running"]["startedAt"], stamp)
+            self.state = self.ended_on_term(code, stamp)
         if "running" in self.hold:
             self.hold = terminated(code, self.hold["running"]["startedAt"], stamp)
         self.wake()

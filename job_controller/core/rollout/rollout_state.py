@@ -88,7 +88,7 @@ def find_facts(
 def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunState:
     """Return the state of the run, which a step of its rollout may pause or fail."""
     found = facts.advance
-    if _ends_unasked(run, snapshot, found):
+    if _ends_too_early(run, snapshot, found):
         run = RunState(RunOutcome.IN_PROGRESS)
     if run.outcome != RunOutcome.IN_PROGRESS or run.is_enough or run.is_done:
         return run
@@ -107,11 +107,11 @@ def with_rollout(run: RunState, snapshot: Snapshot, facts: RolloutFacts) -> RunS
     return replace(run, outcome=RunOutcome.PAUSED, reason=found.asks, message=words)
 
 
-def _ends_unasked(run: RunState, snapshot: Snapshot, found: Advance) -> bool:
-    """Return whether the run is over, although its last step is not.
+def _ends_too_early(run: RunState, snapshot: Snapshot, found: Advance) -> bool:
+    """Return whether all nodes are done, although the step with the last ones is not over.
 
-    All nodes are done, and the step with the last ones has a soak, a check or an approval. Or a
-    person is asked whose answer the run needs.
+    It has a soak, a check or an approval. Or a person is asked whose answer the run needs.
+
     A check that has failed does not pass because all other nodes leave. They may come back, and so
     may a node that is set aside and has had no turn. After the end of the run it would start
     unasked.

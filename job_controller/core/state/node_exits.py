@@ -59,8 +59,7 @@ def task_failure(
     is_unknown = code is None and context.spec.completion.mode != CompletionMode.LOG
     if container is None or is_unknown or record.state != NodeState.ACTIVE:
         return None, None
-    is_to_end = pod.is_disrupted or pod.is_rejected
-    if context.is_success(code) or not record.finished_in_pod or is_to_end:
+    if context.is_success(code) or not record.finished_in_pod or pod.is_ended_by_cluster:
         # A disruption is no failure of the task: the DaemonSet controller creates another pod.
         return None, None
     fatal = code is not None and context.rule_action(code) == RuleAction.FAIL
@@ -94,7 +93,7 @@ def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:
     completed_at = evidence.completion_time
     if evidence.pod_uid != pod.uid or ended_at is None or completed_at is None:
         return ""
-    if pod.is_disrupted or pod.is_rejected or pod.sandbox_ended:
+    if pod.is_ended_by_cluster or pod.sandbox_ended:
         return ""
     reason = container.reason if container.state == "terminated" else container.last_reason
     code = last_code(container)
