@@ -31,7 +31,7 @@ from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.subscriptions import with_subscriptions
 from job_controller.core.render.timeline import build_timeline
 from job_controller.core.render.turns import with_turns
-from job_controller.core.rollout.kept_nodes import find_opened, has_taken_turn
+from job_controller.core.rollout.kept_nodes import find_opened, has_taken_turn, pod_uids
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
@@ -180,6 +180,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     ledger = merge_evidence(snapshot)
     # Only with a rollout do records have steps.
     opened = find_opened(snapshot) if snapshot.job.spec.rollout is not None else set()
+    uids = pod_uids(snapshot)
     for name, record in list(records.items()):
         # A deleted node is counted until its pod is gone, and then nothing shows that it began.
         has_left = counts.is_exact or (name in opened and name not in snapshot.nodes)
@@ -196,7 +197,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
             and (
                 record.attempts
                 or has_failures(record)
-                or (record.step and (name in opened or has_taken_turn(record, entry)))
+                or (record.step and (name in opened or has_taken_turn(record, entry, uids)))
                 or record.earlier_pods
                 or has_begun(recorded.get(name))
             )

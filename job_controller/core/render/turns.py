@@ -9,7 +9,7 @@ from datetime import datetime
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.rollout.kept_nodes import has_taken_turn
+from job_controller.core.rollout.kept_nodes import has_taken_turn, pod_uids
 from job_controller.core.rollout.rollout_state import RolloutState, keeps_turn
 from job_controller.core.state.set_aside_nodes import is_set_aside, stays_set_aside
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
@@ -22,6 +22,7 @@ def with_turns(
 ) -> dict[str, NodeRecord]:
     """Return the new records with the turns that nodes keep and get, and with who is set aside."""
     before, ledger = merge_records(snapshot), merge_evidence(snapshot)
+    uids = pod_uids(snapshot)
     found: dict[str, NodeRecord] = {}
     for name, new in records.items():
         record, known = new, before.get(name)
@@ -38,7 +39,7 @@ def with_turns(
             # The step has had the node of that name, whatever became of it since. If it gets its
             # next turn, no other node takes its place.
             is_same = known.uid == record.uid
-            step = known.step if is_same or has_taken_turn(known, ledger.get(name)) else 0
+            step = known.step if is_same or has_taken_turn(known, ledger.get(name), uids) else 0
         if (record.turn_at, record.step, record.set_aside_at) != (turn_at, step, aside):
             record = replace(record, turn_at=turn_at, step=step, set_aside_at=aside)
         found[name] = record

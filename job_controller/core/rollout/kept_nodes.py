@@ -7,6 +7,7 @@ check.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -57,7 +58,10 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
         if record.step and record.revision == snapshot.job.revision
     }
     ledger = merge_evidence(snapshot)
-    begun = {name for name, record in of_steps.items() if has_taken_turn(record, ledger.get(name))}
+    uids = pod_uids(snapshot)
+    begun = {
+        name for name, record in of_steps.items() if has_taken_turn(record, ledger.get(name), uids)
+    }
     begun |= of_steps.keys() & find_opened(snapshot)
     left = begun - snapshot.nodes.keys()
     others = (begun & snapshot.nodes.keys()) - counts.desired_names
@@ -86,14 +90,23 @@ def find_opened(snapshot: Snapshot) -> set[str]:
     }
 
 
-def has_taken_turn(record: NodeRecord, evidence: Evidence | None) -> bool:
+def pod_uids(snapshot: Snapshot) -> frozenset[str]:
+    """Return the UIDs of all pods of the Job, deleted nodes included."""
+    return frozenset(pod.uid for pod in (*snapshot.pods, *snapshot.left_pods))
+
+
+def has_taken_turn(record: NodeRecord, evidence: Evidence | None, uids: AbstractSet[str]) -> bool:
     """Return whether the node with that record, which has a step, took the turn in it.
 
-    A node that is registered again has no part in a turn that the one before had not taken yet.
+    `uids` are those of all pods. A node that is registered again has no part in a turn that the one
+    before had not taken yet. A pod that was at the gate and is gone may have passed the gate
+    before: a controller can end right after it has removed the gate.
     """
     is_completed = evidence is not None and evidence.completes(record.uid)
     if record.turn_at is None or is_completed or has_begun(record) or record.state in _HAD_TURN:
         return True
+    if record.reason == NodeReason.SCHEDULING_GATED and record.pod_uid not in uids:
+        return bool(record.pod_uid)
     # It was past the gate. What became of it while no controller ran is not known.
     return bool(record.pod_uid) and record.reason not in _BEFORE_NODE
 

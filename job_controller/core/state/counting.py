@@ -205,17 +205,18 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
             continue
         if (evidence := facts.ledger.get(name)) is not None and evidence.node_uid != node.uid:
             evidence = None
+        taint, drain = tainted.get(name), snapshot.drains.get(name)
+        inputs = NodeInputs(node, pod, evidence, record, taint, drain)
         if is_stale(snapshot.job, pod, evidence, record):
-            nodes[name] = replaced_node(
+            nodes[name], wake_at = replaced_node(
                 snapshot,
-                pod,
-                record,
+                facts.context,
+                inputs,
                 chosen_by=facts.chosen.get(name, ""),
                 awaits_record=name in facts.held,
             )
+            wakes += [] if wake_at is None else [wake_at]
             continue
-        taint, drain = tainted.get(name), snapshot.drains.get(name)
-        inputs = NodeInputs(node, pod, evidence, record, taint, drain)
         assessment = assess_node(facts.context, inputs)
         nodes[name] = DesiredNode(
             name,

@@ -255,6 +255,19 @@ def test_a_suspended_job_leaves_running_tasks_of_an_earlier_revision_alone() -> 
     assert deleted(run(cluster)) == []
 
 
+def test_a_node_of_a_suspended_job_that_is_down_is_unreachable_after_a_change_too() -> None:
+    cluster = standing("a", completed=("a",))
+    run(cluster)
+    change(cluster, image="example/task:2", suspend=True)
+    away = NOW - timedelta(minutes=10)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], ready=False, ready_changed_at=away)
+    run(cluster)
+    assert totals_of(cluster).unreachable == 1
+    cluster.nodes["a"] = replace(cluster.nodes["a"], ready=True)
+    run(cluster)
+    assert totals_of(cluster).waiting == 1
+
+
 def test_a_failure_of_an_earlier_revision_is_history() -> None:
     cluster = standing("a")
     cluster.pods[0] = replace(failing("a"), revision=cluster.job.revision)

@@ -12,6 +12,7 @@ from tests.unit.builders import gated_pod
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld, steps
 from tests.unit.core.runs import spec
 
+NOT_READY = Taint("node.kubernetes.io/not-ready", "NoSchedule")
 NODES = ("a", "b", "c", "d")
 CANARY = steps(Step(nodes=1, soak_seconds=100))
 
@@ -41,6 +42,22 @@ def test_a_node_that_is_back_after_it_was_set_aside_has_the_next_turn_of_its_ste
     world.put(gated_pod("a", serial=9))
     world.step(10)
     assert world.started == ["a", "a"]
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_node_may_have_begun_whose_gate_was_removed_by_a_controller_that_ended(is_removed):
+    world = RolloutWorld(*NODES, rollout=CANARY, failure_policy=WITHIN_ONE)
+    while not world.turns():
+        world.step()
+    # Its gate is removed, its machine is shut down, and its pod is deleted: nothing of that is seen.
+    world.take_pod("a")
+    world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], ready=False, taints=(NOT_READY,))
+    if is_removed:
+        world.remove("a")
+    world.cluster.desired = 3
+    world.step(120)
+    assert world.started == []
+    assert "its nodes have left: a" in world.condition("Suspended")[2]
 
 
 @pytest.mark.parametrize("order", list(Order))

@@ -153,11 +153,12 @@ def test_a_node_that_leaves_before_its_task_has_begun_counts_for_no_step():
     assert run_batch(world) == ["b"]
 
 
-def test_a_node_that_leaves_with_a_turn_that_it_has_not_taken_counts_for_no_step():
+def test_a_node_that_leaves_with_a_turn_that_it_could_not_take_counts_for_no_step():
     world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, soak_seconds=100)))
     while not world.turns():
         world.step()
     assert world.started == []
+    world.cluster.report_status["nodeStates"]["a"]["reason"] = "Draining"
     world.remove("a")
     world.cluster.desired = 3
     world.step(6)
