@@ -25,8 +25,8 @@ def replaced_node(
     """Return the node, whose pod is to be replaced, and when time alone changes its state.
 
     That follows once the DaemonSet creates pods of the newest revision, and the report says that
-    the node is due again. While the Job is suspended the pod is left alone. So the node waits. If
-    it cannot be reached meanwhile, that is told, as of a node without a pod.
+    the node is due again. While the Job is suspended the pod is left alone. So the node waits. It
+    is unreachable if it is down meanwhile, as a node without a pod is.
     """
     job, daemon_set = snapshot.job, snapshot.owned_daemon_set
     is_applied = (

@@ -49,7 +49,7 @@ def test_a_node_may_have_begun_whose_gate_was_removed_by_a_controller_that_ended
     world = RolloutWorld(*NODES, rollout=CANARY, failure_policy=WITHIN_ONE)
     while not world.turns():
         world.step()
-    # Its gate is removed, its machine is shut down, and its pod is deleted. Nobody sees that.
+    # Its gate is removed, its machine is shut down, its pod is deleted, all without a pass.
     world.take_pod("a")
     world.cluster.nodes["a"] = replace(world.cluster.nodes["a"], ready=False, taints=(NOT_READY,))
     if is_removed:
