@@ -32,6 +32,7 @@ from job_controller.core.state.desired_count import find_completed
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+from job_controller.core.state.success_policy import required_completions
 from job_controller.core.text.commands import plugin_command
 from job_controller.core.text.sanitize import single_line
 
@@ -48,8 +49,8 @@ class Advance:
     `progress` is None without a rollout. `asks`: a person has to decide, and why; `message` has the
     command. `fails`: the run fails, and why. `message` without one of them says what the step waits
     for. `query` are the pods to be read. `parts` are the Jobs that it needs now. `keeps_parts`: it
-    may need others that there are. `holds_end`: the nodes of the step have completed, and the run
-    does not end before its soak, its check and its approval, also if no node follows.
+    may need others that there are. `holds_end`: nodes of the step have completed, and the run does
+    not end before its soak, its check and its approval, also if no node follows.
     """
 
     progress: RolloutProgress | None = None
@@ -129,9 +130,40 @@ def _advance_step(
     if not (counts.desired_is_known and counts.nodes_spec_is_applied):
         return _stay(progress)
     members = find_members(snapshot, counts, places, progress.step)
+    holds_end = _holds_end(snapshot, counts, step, members)
     if not members.is_done:
-        return Advance(replace(_with_unfinished_step(progress), waits_for=""))
-    return _finish_step(snapshot, counts, _Finish(step, progress, members), now)
+        # Although all nodes may be done: a task still runs on one that has left, or runs again.
+        still = fold(places.taken, limit=_NAMES_LIMIT) if holds_end and counts.is_over else ""
+        words = f"{_name(progress)} waits until no task runs on {still}" if still else ""
+        unfinished = replace(_with_unfinished_step(progress), waits_for="")
+        return Advance(unfinished, message=words, holds_end=holds_end)
+    found = _finish_step(snapshot, counts, _Finish(step, progress, members), now)
+    is_over = found.progress is None or found.progress.step != progress.step
+    return replace(found, holds_end=holds_end and not is_over)
+
+
+def _holds_end(snapshot: Snapshot, counts: NodeCounts, step: Step, members: StepMembers) -> bool:
+    """Return whether the run does not end before the step does, also if no node follows.
+
+    Of a step in which no node has completed there is nothing to be checked at the end of the run. A
+    node that was deleted after it had completed counts: the task may be why. If fewer nodes are
+    enough, the run ends at once, also if all have completed.
+    """
+    least = snapshot.job.spec.success_policy.min_completed
+    if _is_plain(step):
+        return False
+    if least is not None and required_completions(least, counts.desired) < counts.desired:
+        return False
+    ledger, records = merge_evidence(snapshot), merge_records(snapshot)
+    return any(
+        name in ledger and ledger[name].completes(records[name].uid)
+        for name in members.had_turn & records.keys()
+    )
+
+
+def _is_plain(step: Step) -> bool:
+    """Return whether nothing follows once the nodes of the step have completed."""
+    return not step.soak_seconds and step.check.is_empty and not step.needs_approval
 
 
 def _as_asked_again(snapshot: Snapshot, progress: RolloutProgress) -> RolloutProgress:
@@ -193,19 +225,9 @@ def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: date
     if not end.members.had_turn and not end.members.is_empty:
         # Earlier steps have had as many nodes.
         return _pass_over(snapshot, end)
-    is_plain = not step.soak_seconds and step.check.is_empty and not step.needs_approval
     completed = _completed(snapshot, counts, end.members)
-    if is_plain and completed:
+    if _is_plain(step) and completed:
         return _next_step(progress)
-    found = _await_end(snapshot, end, completed, now)
-    is_over = found.progress is None or found.progress.step != progress.step
-    # Of a step in which no node has completed there is nothing to be checked at the end of the run.
-    return found if is_over or is_plain or not completed else replace(found, holds_end=True)
-
-
-def _await_end(snapshot: Snapshot, end: _Finish, completed: set[str], now: datetime) -> Advance:
-    """Return what a step waits for whose nodes have finished: its soak, its check, a person."""
-    step, progress = end.step, end.progress
     if progress.soak_started_at is None:
         # The write of it causes the next pass.
         return Advance(replace(progress, soak_started_at=whole_seconds(now), waits_for=""))

@@ -1,9 +1,13 @@
 """The step with the last nodes: the run ends after its soak, its check and its approval."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from daemonset_job.api.choices import FailureAction
-from daemonset_job.api.job_spec import FailurePolicy
+from daemonset_job.api.container import Container
+from daemonset_job.api.job_spec import FailurePolicy, SuccessPolicy
 from daemonset_job.api.rollout import Check, Step
 from tests.unit.core.rollouts import RolloutWorld, steps
 from tests.unit.core.runs import spec
@@ -82,3 +86,79 @@ def test_a_success_on_record_is_not_taken_back() -> None:
     spec(world.cluster, rollout=steps(Step(nodes=1), Step(nodes=ALL, soak_seconds=3600)))
     world.step(3)
     assert world.phase == "Succeeded"
+
+
+def with_c_at_work(**changes: object) -> RolloutWorld:
+    """Return a world in which c, of the step with the last nodes, is the only one at work."""
+    rollout = steps(Step(nodes=1), Step(nodes=ALL, needs_approval=True), max_parallel=2)
+    world = RolloutWorld("a", "b", "c", rollout=rollout, **changes)
+    while set(world.cluster.evidence) != {"a", "b"} or world.at_work != ["c"]:
+        world.step()
+        world.complete(*(set(world.at_work) - {"c"}))
+    return world
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+@pytest.mark.parametrize("waits", [0, 10])
+def test_a_completed_task_that_runs_again_does_not_end_the_last_step(name: str, waits: int) -> None:
+    """As one that exits after its token, when it has completed or while a person is asked."""
+    world = ended(Step(nodes=ALL, needs_approval=True), passes=6)
+    world.step(waits)
+    (pod,) = [each for each in world.cluster.pods if each.node_name == name]
+    ended_at = world.now + timedelta(seconds=5)
+    again = Container(state="terminated", exit_code=0, finished_at=ended_at)
+    world.put(replace(pod, container=again))
+    world.step()
+    assert world.phase == "Running"
+    assert f"step 2 of 2 waits until no task runs on {name}" in world.condition("Progressing")[2]
+    world.step(10)
+    assert world.condition("Suspended")[:2] == ("True", "WaitingForApproval")
+
+
+def test_a_node_that_is_deleted_at_work_does_not_end_the_last_step() -> None:
+    world = with_c_at_work()
+    (pod,) = [each for each in world.cluster.pods if each.node_name == "c"]
+    world.remove("c")
+    world.extra = {"left_pods": (pod,)}
+    world.step(3)
+    assert world.phase == "Running"
+    assert "2 of 2 nodes completed; step 2 of 2 waits" in world.condition("Progressing")[2]
+    world.extra = {}
+    world.step(3)
+    assert world.condition("Suspended")[:2] == ("True", "WaitingForApproval")
+
+
+def test_a_person_is_asked_if_the_completed_nodes_of_the_last_step_are_deleted() -> None:
+    world = ended(Step(nodes=ALL, soak_seconds=30))
+    world.remove("b")
+    world.step(35)
+    assert world.condition("Suspended")[:2] == ("True", "CheckInconclusive")
+    assert "its nodes have left: b" in world.condition("Suspended")[2]
+    world.request(approved_step=2)
+    world.step(3)
+    assert world.phase == "Succeeded"
+
+
+def test_a_retry_does_not_pass_a_failed_check_of_nodes_that_were_deleted() -> None:
+    step = Step(nodes=ALL, check=Check(node_ready=True, timeout_seconds=10))
+    world = ended(step, passes=6, failure_policy=FailurePolicy(action=FailureAction.PAUSE))
+    world.set_ready("b", is_ready=False)
+    world.step(20)
+    world.remove("b")
+    world.retry()
+    world.step(20)
+    assert world.condition("Suspended")[:2] == ("True", "CheckInconclusive")
+
+
+def test_nodes_beyond_those_that_are_enough_do_not_hold_the_end() -> None:
+    world = with_c_at_work(success_policy=SuccessPolicy(min_completed=2))
+    assert world.phase == "Running"
+    world.complete("c")
+    world.step(3)
+    assert world.phase == "Succeeded"
+
+
+def test_all_nodes_are_no_fewer_that_are_enough() -> None:
+    policy = SuccessPolicy(min_completed="100%")
+    world = ended(Step(nodes=ALL, needs_approval=True), success_policy=policy)
+    assert world.condition("Suspended")[:2] == ("True", "WaitingForApproval")
