@@ -31,7 +31,12 @@ from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.subscriptions import with_subscriptions
 from job_controller.core.render.timeline import build_timeline
 from job_controller.core.render.turns import with_turns
-from job_controller.core.rollout.kept_nodes import find_opened, has_taken_turn, pod_uids
+from job_controller.core.rollout.kept_nodes import (
+    find_opened,
+    find_untaken,
+    has_taken_turn,
+    pod_uids,
+)
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
@@ -181,9 +186,11 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     # Only with a rollout do records have steps.
     opened = find_opened(snapshot) if snapshot.job.spec.rollout is not None else set()
     uids = pod_uids(snapshot)
+    untaken = find_untaken(snapshot, records)
     for name, record in list(records.items()):
         # A deleted node is counted until its pod is gone, and then nothing shows that it began.
         has_left = counts.is_exact or (name in opened and name not in snapshot.nodes)
+        has_left |= name in untaken
         if name in counts.nodes or name in counts.absent or not has_left:
             continue
         entry = ledger.get(name)

@@ -7,6 +7,7 @@ check.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -93,6 +94,22 @@ def find_opened(snapshot: Snapshot) -> set[str]:
 def pod_uids(snapshot: Snapshot) -> frozenset[str]:
     """Return the UIDs of all pods of the Job, deleted nodes included."""
     return frozenset(pod.uid for pod in (*snapshot.pods, *snapshot.left_pods))
+
+
+def find_untaken(snapshot: Snapshot, records: Mapping[str, NodeRecord]) -> set[str]:
+    """Return the deleted nodes, by name, whose pod still waits at the gate: it never passes it.
+
+    Their turns are given back before the pod is gone, because others may have theirs in their
+    place. Without the pod nothing would show that these were not taken.
+    """
+    gated = {pod.uid for pod in (*snapshot.pods, *snapshot.left_pods) if pod.is_gated}
+    return {
+        name
+        for name, record in records.items()
+        if record.step
+        and record.pod_uid in gated
+        and ((node := snapshot.nodes.get(name)) is None or node.uid != record.uid)
+    }
 
 
 def has_taken_turn(record: NodeRecord, evidence: Evidence | None, uids: AbstractSet[str]) -> bool:

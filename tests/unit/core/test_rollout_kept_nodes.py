@@ -8,7 +8,7 @@ from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Check, Order, Step
 from daemonset_job.api.taints import Taint
-from tests.unit.builders import gated_pod
+from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld, steps
 from tests.unit.core.runs import spec
 
@@ -270,3 +270,44 @@ def test_a_step_ends_once_more_nodes_may_fail():
     spec(world.cluster, failure_policy=replace(policy, max_failed_nodes=1))
     world.step(10)
     assert world.started == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("is_registered_again", [False, True])
+def test_a_node_that_is_deleted_at_the_gate_gives_its_turn_back_before_its_pod_is_gone(
+    is_registered_again,
+):
+    """The controller deletes that pod, and then nothing shows that the turn was not taken."""
+    world = RolloutWorld(*NODES, rollout=CANARY)
+    while not world.turns():
+        world.step()
+    del world.cluster.nodes["a"]
+    world.step()
+    if is_registered_again:
+        world.cluster.nodes["a"] = make_node("a", uid="a-uid-2")
+        world.step()
+    world.take_pod("a")
+    world.step(2)
+    if is_registered_again:
+        world.put(gated_pod("a", serial=5))
+    world.step(20)
+    assert world.started == ["b"]
+    assert world.turns() == {"b": 1}
+    world.complete("b")
+    world.step(5)
+    assert "step 1 of 1 soaks" in world.condition("Progressing")[2]
+
+
+def test_a_node_that_is_deleted_at_the_gate_of_a_suspended_job_counts_for_no_step():
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1), Step(nodes=2, soak_seconds=100)))
+    while world.turns().get("b") != 2:
+        world.complete(*world.at_work)
+        world.step()
+    spec(world.cluster, suspend=True)
+    world.step(5)
+    del world.cluster.nodes["b"]
+    world.step(2)
+    world.take_pod("b")
+    world.step(2)
+    spec(world.cluster, suspend=False)
+    world.step(5)
+    assert world.started == ["a", "c"]
