@@ -230,7 +230,7 @@ def _is_ending_pod_at_work(
     has_failed = record is not None and record.uid == node.uid and record.state == NodeState.FAILED
     return _is_waited_for(snapshot, run, name) and any(
         _may_run(pod, is_over=has_failed or run.has_ended)
-        for pod in (*snapshot.pods, *snapshot.left_pods)
+        for pod in snapshot.all_pods
         if pod.node_name == name
     )
 

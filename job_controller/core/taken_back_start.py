@@ -65,7 +65,7 @@ def plan_taking_back(snapshot: Snapshot, now: datetime) -> Plan | None:
     """
     if not may_be_taken_back(snapshot.job) or find_begun(snapshot) or not _is_ready(snapshot):
         return None
-    may_start = [pod for pod in (*snapshot.pods, *snapshot.left_pods) if not pod.is_gated]
+    may_start = [pod for pod in snapshot.all_pods if not pod.is_gated]
     may_start += snapshot.orphans
     if not may_start and _has_cordon(snapshot):
         return None

@@ -90,7 +90,7 @@ def _pods_at_work(
     snapshot: Snapshot, counts: NodeCounts, ledger: dict[str, Evidence]
 ) -> Iterator[Pod]:
     """Yield the pods of the Job whose task may be at work, those of a deleted DaemonSet too."""
-    for pod in (*snapshot.pods, *snapshot.left_pods):
+    for pod in snapshot.all_pods:
         node = counts.nodes.get(pod.node_name)
         is_repeated = node is not None and node.pod.uid == pod.uid and node.repeats_task
         if is_repeated or is_at_work(pod, ledger.get(pod.node_name)):

@@ -35,7 +35,6 @@ from job_controller.core.rollout.kept_nodes import (
     find_opened,
     find_untaken,
     has_taken_turn,
-    pod_uids,
 )
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
@@ -185,12 +184,12 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     ledger = merge_evidence(snapshot)
     # Only with a rollout do records have steps.
     opened = find_opened(snapshot) if snapshot.job.spec.rollout is not None else set()
-    uids = pod_uids(snapshot)
+    uids = snapshot.pod_uids
     untaken = find_untaken(snapshot, records)
     for name, record in list(records.items()):
         # A deleted node is counted until its pod is gone, and then nothing shows that it began.
-        has_left = counts.is_exact or (name in opened and name not in snapshot.nodes)
-        has_left |= name in untaken
+        is_deleted = name in opened and name not in snapshot.nodes
+        has_left = counts.is_exact or is_deleted or name in untaken
         if name in counts.nodes or name in counts.absent or not has_left:
             continue
         entry = ledger.get(name)

@@ -98,7 +98,7 @@ def record_late_starts(
     written = {report.uid: body for report, body in statuses}
     began = {
         pod.node_name: pod
-        for pod in (*snapshot.pods, *snapshot.left_pods)
+        for pod in snapshot.all_pods
         if status.rollback is not None and has_started(pod)
     }
     found = []

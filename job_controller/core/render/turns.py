@@ -9,7 +9,7 @@ from datetime import datetime
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.rollout.kept_nodes import has_taken_turn, pod_uids
+from job_controller.core.rollout.kept_nodes import has_taken_turn
 from job_controller.core.rollout.rollout_state import RolloutState, keeps_turn
 from job_controller.core.state.set_aside_nodes import is_set_aside, stays_set_aside
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
@@ -22,7 +22,7 @@ def with_turns(
 ) -> dict[str, NodeRecord]:
     """Return the new records with the turns that nodes keep and get, and with who is set aside."""
     before, ledger = merge_records(snapshot), merge_evidence(snapshot)
-    uids = pod_uids(snapshot)
+    uids = snapshot.pod_uids
     found: dict[str, NodeRecord] = {}
     for name, new in records.items():
         record, known = new, before.get(name)

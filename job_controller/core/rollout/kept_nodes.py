@@ -31,7 +31,6 @@ _BEFORE_NODE: Final = frozenset(
         NodeReason.FOREIGN_SCHEDULING_GATE,
         NodeReason.NODE_IN_USE,
         NodeReason.POD_TAKEN_BACK,
-        NodeReason.SCHEDULING_GATED,
         NodeReason.UNSCHEDULABLE,
     }
 )
@@ -59,7 +58,7 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
         if record.step and record.revision == snapshot.job.revision
     }
     ledger = merge_evidence(snapshot)
-    uids = pod_uids(snapshot)
+    uids = snapshot.pod_uids
     begun = {
         name for name, record in of_steps.items() if has_taken_turn(record, ledger.get(name), uids)
     }
@@ -86,14 +85,9 @@ def find_opened(snapshot: Snapshot) -> set[str]:
     """
     return {
         pod.node_name
-        for pod in (*snapshot.pods, *snapshot.left_pods)
+        for pod in snapshot.all_pods
         if not pod.is_gated and (pod.is_scheduled or pod.node_name in snapshot.nodes)
     }
-
-
-def pod_uids(snapshot: Snapshot) -> frozenset[str]:
-    """Return the UIDs of all pods of the Job, deleted nodes included."""
-    return frozenset(pod.uid for pod in (*snapshot.pods, *snapshot.left_pods))
 
 
 def find_untaken(snapshot: Snapshot, records: Mapping[str, NodeRecord]) -> set[str]:
@@ -102,7 +96,7 @@ def find_untaken(snapshot: Snapshot, records: Mapping[str, NodeRecord]) -> set[s
     Their turns are given back before the pod is gone, because others may have theirs in their
     place. Without the pod nothing would show that these were not taken.
     """
-    gated = {pod.uid for pod in (*snapshot.pods, *snapshot.left_pods) if pod.is_gated}
+    gated = {pod.uid for pod in snapshot.all_pods if pod.is_gated}
     return {
         name
         for name, record in records.items()
@@ -122,10 +116,12 @@ def has_taken_turn(record: NodeRecord, evidence: Evidence | None, uids: Abstract
     is_completed = evidence is not None and evidence.completes(record.uid)
     if record.turn_at is None or is_completed or has_begun(record) or record.state in _HAD_TURN:
         return True
-    if record.reason == NodeReason.SCHEDULING_GATED and record.pod_uid not in uids:
-        return bool(record.pod_uid)
+    if not record.pod_uid:
+        return False
+    if record.reason == NodeReason.SCHEDULING_GATED:
+        return record.pod_uid not in uids
     # It was past the gate. What became of it while no controller ran is not known.
-    return bool(record.pod_uid) and record.reason not in _BEFORE_NODE
+    return record.reason not in _BEFORE_NODE
 
 
 def _has_first_selection(snapshot: Snapshot) -> bool:

@@ -131,7 +131,7 @@ def counted_twice(snapshot: Snapshot, counts: NodeCounts, gone: AbstractSet[str]
 
 def _nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
     """Return the nodes on which something of the task may run, or the scheduler may start it."""
-    for pod in (*snapshot.pods, *snapshot.left_pods):
+    for pod in snapshot.all_pods:
         if not (pod.is_gated or pod.is_terminal) and pod.node_name in snapshot.nodes:
             yield pod.node_name
 
@@ -139,7 +139,7 @@ def _nodes_with_started_pod(snapshot: Snapshot) -> Iterator[str]:
 def _deleted_nodes_at_work(snapshot: Snapshot) -> Iterator[str]:
     """Return the deleted nodes on whose machines the task may still run."""
     ledger = merge_evidence(snapshot)
-    for pod in (*snapshot.pods, *snapshot.left_pods):
+    for pod in snapshot.all_pods:
         if pod.node_name in snapshot.nodes or not pod.is_scheduled or pod.is_terminal:
             continue
         evidence = ledger.get(pod.node_name)

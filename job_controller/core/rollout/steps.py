@@ -32,7 +32,7 @@ from job_controller.core.state.desired_count import find_completed
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
-from job_controller.core.state.success_policy import required_completions
+from job_controller.core.state.success_policy import may_lack_nodes
 from job_controller.core.text.commands import plugin_command
 from job_controller.core.text.sanitize import single_line
 
@@ -149,10 +149,7 @@ def _holds_end(snapshot: Snapshot, counts: NodeCounts, step: Step, members: Step
     node that was deleted after it had completed counts: the task may be why. If fewer nodes are
     enough, the run ends at once, also if all have completed.
     """
-    least = snapshot.job.spec.success_policy.min_completed
-    if _is_plain(step):
-        return False
-    if least is not None and required_completions(least, counts.desired) < counts.desired:
+    if _is_plain(step) or may_lack_nodes(snapshot.job, counts.desired):
         return False
     ledger, records = merge_evidence(snapshot), merge_records(snapshot)
     return any(

@@ -32,8 +32,7 @@ def find_begun(snapshot: Snapshot) -> str:
     nodes = _find_recorded(snapshot)
     # A node that is on record says enough: another controller does not know of pods that are gone.
     nodes |= {snapshot.ended_pods.ran_on} - {""} if not nodes else set()
-    pods = (*snapshot.pods, *snapshot.left_pods)
-    nodes |= {pod.node_name or pod.name for pod in pods if pod.has_run}
+    nodes |= {pod.node_name or pod.name for pod in snapshot.all_pods if pod.has_run}
     # Nothing of the run looks after one that was taken from its DaemonSet.
     nodes |= {pod.node_name for pod in snapshot.orphans if pod.is_scheduled}
     return f"a task has begun, or may have, on {fold(nodes, limit=NAMES_LIMIT)}" if nodes else ""
@@ -52,8 +51,7 @@ def _find_recorded(snapshot: Snapshot) -> set[str]:
     first = snapshot.first_report
     nodes = {first.status.may_have_begun_on} - {""} if first is not None else set()
     # A pod itself shows if it has run, while it is there.
-    known = {pod.uid for pod in (*snapshot.pods, *snapshot.left_pods)}
-    known |= snapshot.ended_pods.without_start
+    known = snapshot.pod_uids | snapshot.ended_pods.without_start
     has_lost_pods = _has_lost_pods(snapshot)
     nodes |= set(reports_api.merge_evidence(snapshot.reports))
     return nodes | {

@@ -196,7 +196,7 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
     tainted = tainted_with_pod(snapshot, facts.pods_by_node)
     nodes: dict[str, DesiredNode] = {}
     surplus_pods: list[Pod] = []
-    wakes: list[datetime] = []
+    wakes: list[datetime | None] = []
     has_unrecorded_start = False
     for name, pod in facts.pods_by_node.items():
         node, record = snapshot.nodes[name], facts.records.get(name)
@@ -215,7 +215,7 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
                 chosen_by=facts.chosen.get(name, ""),
                 awaits_record=name in facts.held,
             )
-            wakes += [] if wake_at is None else [wake_at]
+            wakes.append(wake_at)
             continue
         assessment = assess_node(facts.context, inputs)
         nodes[name] = DesiredNode(
@@ -230,12 +230,13 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
             assessment.repeats_task,
             awaits_record=name in facts.held,
         )
-        if assessment.wake_at is not None:
-            wakes.append(assessment.wake_at)
+        wakes.append(assessment.wake_at)
         if not node.ready or pod.is_disrupted or pod.is_terminal:
             is_recorded = has_begun(record if record and record.uid == node.uid else None)
             has_unrecorded_start |= has_begun(assessment.record) and not is_recorded
-    return _NodesWithPod(nodes, tuple(surplus_pods), has_unrecorded_start, tuple(wakes))
+    return _NodesWithPod(
+        nodes, tuple(surplus_pods), has_unrecorded_start, tuple(filter(None, wakes))
+    )
 
 
 def _assess_absent_nodes(

@@ -85,6 +85,16 @@ class Snapshot:
     _view: CurrentView | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
+    def all_pods(self) -> tuple[Pod, ...]:
+        """The pods of the Job, those that are not of its present DaemonSet included."""
+        return (*self.pods, *self.left_pods)
+
+    @property
+    def pod_uids(self) -> frozenset[str]:
+        """The UIDs of all pods of the Job."""
+        return frozenset(pod.uid for pod in self.all_pods)
+
+    @property
     def view(self) -> CurrentView:
         """What of ledger and records counts now, for policy Continuous."""
         if self._view is None:

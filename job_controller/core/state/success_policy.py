@@ -47,3 +47,9 @@ def required_completions(least: int | str, desired: int) -> int:
     if isinstance(least, int):
         return max(min(least, desired), 1)
     return max(desired - share_of(f"{100 - int(least.removesuffix('%'))}%", desired), 1)
+
+
+def may_lack_nodes(job: Job, desired: int) -> bool:
+    """Return whether fewer nodes than are desired are enough."""
+    least = job.spec.success_policy.min_completed
+    return least is not None and required_completions(least, desired) < desired
