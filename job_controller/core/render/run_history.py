@@ -95,7 +95,7 @@ def _new_entries(
     if is_changed:
         words = f"spec changed (generation {status.observed_generation})"
         found.append(HistoryEntry(moment, HistoryReason.SPEC_CHANGED, words, client))
-    found += _rollout_entries(before.rollout, status.rollout, job, moment)
+    found += _rollout_entries(before.rollout, status, job, moment)
     found += _altered_entries(before, job, status, moment)
     followed = replace(before, history=(*before.history, *found))
     found += _phase_entries(followed, job, status, moment, client)
@@ -114,12 +114,10 @@ def _earlier_failure(before: ReportStatus, job: Job) -> Iterator[HistoryEntry]:
 
 
 def _rollout_entries(
-    before: RolloutProgress | None,
-    after: RolloutProgress | None,
-    job: Job,
-    moment: datetime,
+    before: RolloutProgress | None, status: JobStatus, job: Job, moment: datetime
 ) -> Iterator[HistoryEntry]:
     """Return that a person approved a step or promoted the run, and that a step began."""
+    after = status.rollout
     if before is None or after is None:
         return
     if after.approved_step > before.approved_step:
@@ -132,8 +130,18 @@ def _rollout_entries(
     if after.step > before.step:
         words = f"step {after.step} of {after.steps} began"
         if after.is_in_rest:
-            words = "all steps are over: the other nodes follow"
+            more = _has_more_nodes(status)
+            others = "the other nodes follow" if more else "no node is left to start"
+            words = f"all steps are over: {others}"
         yield HistoryEntry(moment, HistoryReason.STEP_STARTED, words)
+
+
+def _has_more_nodes(status: JobStatus) -> bool:
+    """Return whether nodes of a run may start that have not started yet."""
+    totals = status.nodes
+    if status.phase == Phase.SUCCEEDED or totals is None:
+        return False
+    return totals.completed + totals.failed < totals.desired
 
 
 def _phase_entries(
