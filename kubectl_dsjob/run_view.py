@@ -54,7 +54,8 @@ class NodeView:
     """One node of a run; `last_line` is that of its log after a failure.
 
     `is_set_aside`: it is unreachable, and the run does not wait for it. `rollback` is its state in
-    the rollback of the run, "" for none, or if it was not read.
+    the rollback of the run, "" for none, or if it was not read. `revision` is that of its results,
+    "" for policy Once.
     """
 
     name: str
@@ -69,6 +70,7 @@ class NodeView:
     last_lines: tuple[str, ...] = ()
     is_set_aside: bool = False
     rollback: str = ""
+    revision: str = ""
 
     @property
     def last_line(self) -> str:
@@ -84,7 +86,8 @@ class RunView:
     `pause` says why it is paused after a failure, or by a stop of all Jobs, and what lets it go on;
     `pause_reason` is which of these it is. Both are "" for another pause.
     `has_undo` says whether its spec has a rollback that a person can request.
-    `is_aborted`: a person has ended it, and no retry revives it.
+    `is_aborted`: a person has ended it, and no retry revives it. `revision` is what its Job runs
+    now, "" for policy Once, and if the Job is gone.
     """
 
     namespace: str
@@ -110,6 +113,7 @@ class RunView:
     rollback: RollbackView | None = None
     has_undo: bool = False
     is_aborted: bool = False
+    revision: str = ""
 
     @property
     def failed(self) -> tuple[NodeView, ...]:
@@ -181,6 +185,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         rollback=rollback,
         has_undo=can_roll_back(job),
         is_aborted=job.is_aborted,
+        revision=_name(job.status.revision),
     )
 
 
@@ -238,6 +243,7 @@ def view_nodes(reports: Sequence[JobReport]) -> tuple[NodeView, ...]:
                 results=_clean_results(found.results) if found else {},
                 last_lines=tuple(map(_text, found.last_lines)) if found else (),
                 is_set_aside=record is not None and _is_set_aside(record),
+                revision=_name(found.revision) if found else "",
             )
         )
     return tuple(nodes)

@@ -210,6 +210,33 @@ def test_a_rerun_of_a_node_that_is_in_no_report_yet_says_so(dsjob, kube_env, nam
     assert "RerunIgnored" in done.stderr
 
 
+def test_results_of_an_earlier_revision_are_marked(dsjob, kube_env, namespace):
+    spec = {"image": "i:v1", "completion": {"policy": "Continuous"}}
+    kube_env.apply(job(namespace, spec, name="agent"))
+    uid = kube_env.get("dsj", "agent", namespace)["metadata"]["uid"]
+    evidence = {
+        node: {
+            "nodeUID": uid_,
+            "revision": revision,
+            "completedAt": "2026-01-01T00:00:00Z",
+            "results": {"kernel": value},
+        }
+        for node, uid_, revision, value in (
+            ("n1", "u1", "1-0123456789abcdef", "5.15"),
+            ("n2", "u2", "2-0123456789abcdef", "6.1"),
+        )
+    }
+    add_report(kube_env, namespace, uid, finished(), job="agent", evidence=evidence)
+    kube_env.patch_status("dsj", "agent", namespace, {"revision": "2-0123456789abcdef"})
+    done = dsjob("results", "agent", "-o", "csv")
+    assert done.stdout.splitlines() == [
+        "node,revision,kernel",
+        "n1,1-0123456789abcdef,5.15",
+        "n2,2-0123456789abcdef,6.1",
+    ]
+    assert "results of 1 node are of an earlier revision than 2-0123456789abcdef: n1" in done.stderr
+
+
 def test_without_a_cluster_the_error_is_a_sentence(dsjob, tmp_path):
     done = dsjob("list", "--kubeconfig", str(tmp_path / "none"))
     assert done.returncode == 2
