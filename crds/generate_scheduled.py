@@ -19,6 +19,8 @@ BEGIN = "# Generated from jobs.yaml from here on (crds/generate_scheduled.py)."
 END = "# Generated from jobs.yaml up to here."
 # "spec.image", but neither "spec" alone nor the second part of "spec.template.spec.hostPID".
 _FIELD = re.compile(r"(?<![\w.])spec\.(?=[a-z])")
+# What users read when a rule is broken.
+_TEXTS = ("message", "messageExpression")
 _PLACE = "spec.jobTemplate.spec."
 
 
@@ -38,7 +40,7 @@ def _with_messages(schema: Any) -> Any:
         return schema
     return {
         key: _FIELD.sub(_PLACE, value)
-        if key == "message" and isinstance(value, str)
+        if key in _TEXTS and isinstance(value, str)
         else _with_messages(value)
         for key, value in schema.items()
     }

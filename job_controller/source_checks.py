@@ -210,7 +210,8 @@ class SourceChecks:
         answer = await self._outbound.send(endpoint, sent)
         now = self._clock.now()
         if asked.is_prometheus:
-            return judge_value(asked, read_value(answer), now)
+            found = read_value(answer, is_of_job=bool(asked.expression))
+            return judge_value(asked, found, now)
         return judge_status(asked.source, answer.status, now)
 
 

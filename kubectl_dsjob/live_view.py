@@ -27,6 +27,7 @@ from kubectl_dsjob.status_text import (
     failure_lines,
     next_step,
     progress_line,
+    set_aside_lines,
     time_text,
 )
 from kubectl_dsjob.tables import shorten
@@ -112,6 +113,7 @@ def render(
     if view.message:
         lines.append(_text(view.message[:_MESSAGE_LIMIT], width))
     lines += [_text(line, width, "bright_red") for line in failure_lines(view.failed, width)]
+    lines += [_text(line, width, "yellow") for line in set_aside_lines(view.set_aside, width)]
     lines += [_text(line, width, "yellow") for line in rollback_lines(view.rollback, width)]
     lines += [Text(line, style="bold") for line in next_step(view, flags)]
     for line in lines if is_ascii else ():

@@ -64,10 +64,30 @@ def _wide_row(node: NodeView) -> list[str]:
 
 
 def result_rows(view: RunView) -> tuple[list[str], list[list[str]]]:
-    """Return the results of a run: a row for each node, a column for each name."""
+    """Return the results of a run: a row for each node, a column for each name.
+
+    While some are of an earlier revision, each row has its own.
+    """
     names = sorted({name for node in view.nodes for name in node.results})
-    rows = [[node.name, *(node.results.get(name, "") for name in names)] for node in view.nodes]
-    return ["node", *names], rows
+    has_revisions = bool(older_results(view))
+    rows = [
+        [
+            node.name,
+            *([node.revision if node.results else ""] if has_revisions else []),
+            *(node.results.get(name, "") for name in names),
+        ]
+        for node in view.nodes
+    ]
+    return ["node", *(["revision"] if has_revisions else []), *names], rows
+
+
+def older_results(view: RunView) -> list[str]:
+    """Return the nodes whose results are not of the revision that the Job runs now."""
+    return [
+        node.name
+        for node in view.nodes
+        if view.revision and node.results and node.revision not in {"", view.revision}
+    ]
 
 
 def run_rows(

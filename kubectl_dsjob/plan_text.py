@@ -83,12 +83,19 @@ def _counts(job: Job) -> dict[int, int]:
 
 
 def _empty_steps(job: Job, rollout: Rollout) -> Iterator[str]:
-    """Say of each step of the plan that has no node why; it does not count the rest."""
+    """Say of each step of the plan that has fewer nodes than it names, or none at all, why."""
     counts = _counts(job)
+    total, before = sum(counts.values()), 0
     for number, step in enumerate(rollout.steps, 1):
-        if counts.get(number) != 0:
+        count = counts.get(number)
+        if count and step.selector is None and isinstance(step.nodes, int) and step.nodes > total:
+            yield f"step {number} names {step.nodes} nodes, and there are only {total}"
+        before += count or 0
+        if count != 0:
             continue
-        if step.selector is None:
+        if total and before == total:
+            yield f"step {number} adds no node: the steps before it have all {total}"
+        elif step.selector is None:
             yield f"step {number} adds no node: `nodes` counts those of earlier steps, too"
         else:
             yield (

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from daemonset_job.api.fold_names import fold
 from kubectl_dsjob import node_tables
 from kubectl_dsjob.cluster import (
     find_near,
@@ -38,6 +39,8 @@ SLOW_POLL_SECONDS = 5.0
 _MANY_NODES = 500
 # Another program reads the lines: they are not cut for a screen.
 _PLAIN_WIDTH = 4096
+# Bytes of node names in a sentence.
+_NAMES_LIMIT = 200
 
 
 Show = Callable[[RunView], None]
@@ -111,6 +114,10 @@ async def results(target: Target, name: str, output: Output) -> Answer:
     view = await _read(target, name)
     header, rows = node_tables.result_rows(view)
     words = "" if len(header) > 1 else "No task of this run has declared a result."
+    if older := node_tables.older_results(view):
+        count = f"{len(older)} node{'' if len(older) == 1 else 's'}"
+        named = fold(older, limit=_NAMES_LIMIT)
+        words = f"The results of {count} are of an earlier revision than {view.revision}: {named}"
     return Answer(format_rows(header, rows, output), words)
 
 

@@ -53,7 +53,9 @@ _SHOWN_PAUSES: Final = frozenset(
 class NodeView:
     """One node of a run; `last_line` is that of its log after a failure.
 
-    `rollback` is its state in the rollback of the run, "" for none, or if it was not read.
+    `is_set_aside`: it is unreachable, and the run does not wait for it. `rollback` is its state in
+    the rollback of the run, "" for none, or if it was not read. `revision` is that of its results,
+    "" for policy Once.
     """
 
     name: str
@@ -66,7 +68,9 @@ class NodeView:
     finished_at: datetime | None = None
     results: Mapping[str, str] = field(default_factory=dict)
     last_lines: tuple[str, ...] = ()
+    is_set_aside: bool = False
     rollback: str = ""
+    revision: str = ""
 
     @property
     def last_line(self) -> str:
@@ -82,7 +86,8 @@ class RunView:
     `pause` says why it is paused after a failure, or by a stop of all Jobs, and what lets it go on;
     `pause_reason` is which of these it is. Both are "" for another pause.
     `has_undo` says whether its spec has a rollback that a person can request.
-    `is_aborted`: a person has ended it, and no retry revives it.
+    `is_aborted`: a person has ended it, and no retry revives it. `revision` is what its Job runs
+    now, "" for policy Once, and if the Job is gone.
     """
 
     namespace: str
@@ -108,11 +113,17 @@ class RunView:
     rollback: RollbackView | None = None
     has_undo: bool = False
     is_aborted: bool = False
+    revision: str = ""
 
     @property
     def failed(self) -> tuple[NodeView, ...]:
         """The nodes that have failed."""
         return tuple(node for node in self.nodes if node.state == NodeState.FAILED)
+
+    @property
+    def set_aside(self) -> tuple[str, ...]:
+        """The names of the nodes that the run does not wait for."""
+        return tuple(node.name for node in self.nodes if node.is_set_aside)
 
     @property
     def states(self) -> tuple[NodeState, ...]:
@@ -174,6 +185,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         rollback=rollback,
         has_undo=can_roll_back(job),
         is_aborted=job.is_aborted,
+        revision=_name(job.status.revision),
     )
 
 
@@ -230,15 +242,21 @@ def view_nodes(reports: Sequence[JobReport]) -> tuple[NodeView, ...]:
                 finished_at=record.finished_at if record else None,
                 results=_clean_results(found.results) if found else {},
                 last_lines=tuple(map(_text, found.last_lines)) if found else (),
+                is_set_aside=record is not None and _is_set_aside(record),
+                revision=_name(found.revision) if found else "",
             )
         )
     return tuple(nodes)
 
 
+def _is_set_aside(record: NodeRecord) -> bool:
+    return record.set_aside_at is not None and record.state == NodeState.UNREACHABLE
+
+
 def _node_message(record: NodeRecord) -> str:
     """Return the message of a record, and whether the run waits for its node."""
     since = record.set_aside_at
-    if since is None or record.state != NodeState.UNREACHABLE:
+    if since is None or not _is_set_aside(record):
         return record.message
     aside = f"set aside since {format_time(since)}: the run does not wait for it"
     return f"{record.message}; {aside}" if record.message else aside

@@ -36,6 +36,7 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
         text = ": ".join(filter(None, (view.reason, view.message)))
         lines += [shorten(line, width) for line in wrap(text, width)[:_MESSAGE_LINES]]
     lines += failure_lines(view.failed, width)
+    lines += set_aside_lines(view.set_aside, width)
     lines += rollback_lines(view.rollback, width)
     lines += next_step(view, flags)
     return "\n".join(lines)
@@ -65,6 +66,16 @@ def failure_lines(nodes: Sequence[NodeView], width: int) -> list[str]:
         *lines,
         *([f"  and {left} more"] if left else []),
     ]
+
+
+def set_aside_lines(names: Sequence[str], width: int) -> list[str]:
+    """Return which unreachable nodes the run does not wait for."""
+    if not names:
+        return []
+    them = "it" if len(names) == 1 else "them"
+    end = f": unreachable, the run does not wait for {them}"
+    found = fold(names, limit=max(width - len(end) - 11, _NAMES_LIMIT))
+    return [shorten(f"set aside: {found}{end}", width)]
 
 
 def next_step(view: RunView, flags: str = "") -> list[str]:

@@ -24,6 +24,7 @@ from kubectl_dsjob.node_tables import format_objects
 from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.proposals import at_job
 from kubectl_dsjob.reading import Show, follow
+from kubectl_dsjob.rerun_nodes import check_nodes
 from kubectl_dsjob.rollback_view import is_rolled_back
 from kubectl_dsjob.target import Target
 
@@ -127,9 +128,11 @@ async def rerun(target: Target, name: str, nodes: tuple[str, ...]) -> Answer:
         job = await find_job(client, namespace, name)
         if job is not None:
             patch = _rerun_patch(job, nodes)
+            note = await check_nodes(client, job, nodes)
             patch["metadata"]["uid"] = job.uid
             await client.merge_patch(JOBS, name, patch, namespace)
-            return Answer(words=f"requested another run of {name}")
+            words = f"requested another run of {name}"
+            return Answer(words=f"{words}; {note}" if note else words)
         if nodes:
             way = "Leave --node out to run the whole Job again."
             raise CliError(f"there is no Job {name!r} in {namespace!r}", way, ExitCode.USAGE)

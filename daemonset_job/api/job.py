@@ -82,9 +82,9 @@ class Job:
 
     `raw_spec` is what a record of the run can be run again from; `status` is what was last
     written, compared before a write. `excess_bytes` is the size of a spec that is too large for the
-    Job to be started, and was not kept. `spec_manager` and `retry_manager` are the clients that
-    last wrote the spec and the retry request, "" if they are not known. `long_rerun` is what is
-    left of a rerun request that is too long to be kept. `requests` is what a person
+    Job to be started, and was not kept. `spec_manager`, `retry_manager` and `rerun_manager` are the
+    clients that last wrote the spec and these requests, "" if they are not known. `long_rerun` is
+    what is left of a rerun request that is too long to be kept. `requests` is what a person
     asks of its rollout. `revision_hash` is a hash of what it runs, "" for policy Once; see
     `find_revision`. `owner_uid` is the UID of the Job that created this one as a part of its own
     run, "" for none. `scheduled_by` is the name of the ScheduledJob that this is a run of, "" for
@@ -107,6 +107,7 @@ class Job:
     excess_bytes: int = 0
     spec_manager: str = ""
     retry_manager: str = ""
+    rerun_manager: str = ""
     long_rerun: LongRequest | None = None
     requests: RolloutRequests = field(default_factory=RolloutRequests)
     revision_hash: str = ""
@@ -285,6 +286,7 @@ def parse_job(raw: Mapping[str, Any]) -> Job:
         raw_spec=raw.get("spec") or {},
         spec_manager=find_spec_manager(meta),
         retry_manager=find_annotation_manager(meta, names.ANNOTATION_RETRY),
+        rerun_manager=find_annotation_manager(meta, names.ANNOTATION_RERUN),
         long_rerun=long_rerun,
         requests=parse_requests(meta),
         revision_hash=find_revision(spec),

@@ -364,6 +364,10 @@ class HistoryReason(Reason):
     """The reason of an entry in `status.history` of a JobReport."""
 
     RETRY_REQUESTED = "RetryRequested", "The retry annotation of the Job was changed."
+    RERUN_REQUESTED = (
+        "RerunRequested",
+        "The rerun annotation of the Job was changed; the message has the nodes that it names.",
+    )
     SPEC_CHANGED = "SpecChanged", "The spec of the Job was changed; the message has its generation."
     PAUSED = "Paused", "The phase became `Paused`, or nodes or a check failed while it was."
     WAITING_FOR_APPROVAL = (

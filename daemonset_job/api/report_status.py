@@ -41,6 +41,7 @@ REPORT_STATUS_SHAPE: Final = fields(
     phase=STRING,
     jobGeneration=NUMBER,
     observedRetry=STRING,
+    observedRerun=STRING,
     startTime=TIME,
     completionTime=TIME,
     nodes=TOTALS_SHAPE,
@@ -64,17 +65,18 @@ class ReportStatus:
     """The record of a run, or of one shard's part of it.
 
     Only the first shard has more than `node_states` and `node_list`. `job_generation` is None in a
-    report that does not say it. `observed_retry` is the Job's last retry request, "" for none.
-    `history` is what happened to the run, the newest last; `omitted_history` counts the entries
-    that were left out of its middle. `notifications` has what each receiver was notified of, by its
-    name. `rollout` and `rollback` are as in the Job's status. `node_list` is that of an ended run,
-    for tables. `may_have_begun_on` is the node of a pod that is gone and may have started its task,
-    "" while nothing depends on it. Times have whole seconds.
+    report that does not say it. `observed_retry` and `observed_rerun` are the Job's last requests,
+    "" for none. `history` is what happened to the run, the newest last; `omitted_history` counts
+    the entries that were left out of its middle. `notifications` has what each receiver was
+    notified of, by its name. `rollout` and `rollback` are as in the Job's status. `node_list` is
+    that of an ended run, for tables. `may_have_begun_on` is the node of a pod that is gone and may
+    have started its task, "" while nothing depends on it. Times have whole seconds.
     """
 
     phase: Phase | None = None
     job_generation: int | None = None
     observed_retry: str = ""
+    observed_rerun: str = ""
     start_time: datetime | None = None
     completion_time: datetime | None = None
     nodes: NodeTotals | None = None
@@ -110,6 +112,7 @@ class ReportStatus:
             "phase": self.phase,
             "jobGeneration": self.job_generation,
             "observedRetry": self.observed_retry or None,
+            "observedRerun": self.observed_rerun or None,
             "startTime": self.start_time and format_time(self.start_time),
             "completionTime": self.completion_time and format_time(self.completion_time),
             "nodes": self.nodes and self.nodes.to_raw(),
@@ -149,6 +152,7 @@ def parse_report_status(raw: Mapping[str, Any]) -> ReportStatus:
         nodes=parse_totals(raw.get("nodes")),
         message=raw.get("message") or "",
         observed_retry=raw.get("observedRetry") or "",
+        observed_rerun=raw.get("observedRerun") or "",
         timeline=tuple(raw.get("timeline") or ()),
         history=tuple(parse_entry(entry) for entry in raw.get("history") or ()),
         omitted_history=raw.get("omittedHistory") or 0,

@@ -79,6 +79,18 @@ async def test_a_query_of_prometheus_is_encoded(server, tmp_path):
     assert server.queries == [{"query": 'a{n="team-a"} + 1 & x'}]
 
 
+async def test_an_expression_that_does_not_parse_says_why(server, tmp_path):
+    server.status = 400
+    server.text = '{"status": "error", "errorType": "bad_data", "error": "1:4: parse error"}'
+    free = source(tmp_path, "prom", server.url, queries={"q": "sum("}, allows_expressions=True)
+    async with checking(free) as checks:
+        own = await answer(checks, query("prom", expression="sum(", above=0))
+        named = await answer(checks, query("prom", query="q", above=0))
+    assert own.state is named.state is AnswerState.UNKNOWN
+    assert own.message == "the source prom answered with HTTP 400: 1:4: parse error"
+    assert "parse error" not in named.message
+
+
 async def test_a_source_that_is_away_or_slow_or_redirects_is_never_a_pass(server, tmp_path):
     away = source(tmp_path, "away", "http://127.0.0.1:1")
     async with checking(away, source(tmp_path, "web", server.url)) as checks:

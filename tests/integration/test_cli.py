@@ -173,12 +173,68 @@ def test_pause_resume_retry_and_rerun_write_what_kubectl_would(dsjob, kube_env, 
 def test_a_rerun_of_a_continuous_job_names_its_nodes(dsjob, kube_env, namespace):
     spec = {"image": "i:v1", "completion": {"policy": "Continuous"}}
     kube_env.apply(job(namespace, spec, name="agent"))
+    uid = kube_env.get("dsj", "agent", namespace)["metadata"]["uid"]
+    add_report(kube_env, namespace, uid, finished(), job="agent")
     assert dsjob("rerun", "agent", "--node", "n1", "--node", "n2").returncode == 0
     annotations = kube_env.get("dsj", "agent", namespace)["metadata"]["annotations"]
     assert annotations["daemonset.darkowlzz.space/rerun"].startswith("n1,n2@")
     assert dsjob("rerun", "agent").returncode == 0
     annotations = kube_env.get("dsj", "agent", namespace)["metadata"]["annotations"]
     assert annotations["daemonset.darkowlzz.space/rerun"].startswith("*@")
+
+
+def test_a_rerun_of_a_node_that_there_is_not_is_refused(dsjob, kube_env, namespace):
+    spec = {"image": "i:v1", "completion": {"policy": "Continuous"}}
+    kube_env.apply(job(namespace, spec, name="agent"))
+    for node in ("nosuchnode", "n1,n2", "no/node", "*"):
+        done = dsjob("rerun", "agent", "--node", node)
+        assert (done.returncode, done.stdout) == (2, ""), done
+        assert f"error: agent has no such node: {node}" in done.stderr
+    uid = kube_env.get("dsj", "agent", namespace)["metadata"]["uid"]
+    states = {**STATES, "gone": {"uid": "u3", "state": "Removed"}}
+    add_report(kube_env, namespace, uid, finished(nodeStates=states), job="agent")
+    done = dsjob("rerun", "agent", "--node", "n2", "--node", "n22")
+    assert "error: agent has no such node: n22\nDid you mean n2?" in done.stderr
+    assert dsjob("rerun", "agent", "--node", "gone").returncode == 2
+    annotations = kube_env.get("dsj", "agent", namespace)["metadata"]["annotations"]
+    assert "daemonset.darkowlzz.space/rerun" not in annotations
+
+
+def test_a_rerun_of_a_node_that_is_in_no_report_yet_says_so(dsjob, kube_env, namespace):
+    spec = {"image": "i:v1", "completion": {"policy": "Continuous"}}
+    kube_env.apply(job(namespace, spec, name="agent"))
+    kube_env.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"new-{namespace}"}})
+    done = dsjob("rerun", "agent", "--node", f"new-{namespace}")
+    assert done.returncode == 0, done
+    assert f"not among the nodes of agent so far: new-{namespace}." in done.stderr
+    assert "RerunIgnored" in done.stderr
+
+
+def test_results_of_an_earlier_revision_are_marked(dsjob, kube_env, namespace):
+    spec = {"image": "i:v1", "completion": {"policy": "Continuous"}}
+    kube_env.apply(job(namespace, spec, name="agent"))
+    uid = kube_env.get("dsj", "agent", namespace)["metadata"]["uid"]
+    evidence = {
+        node: {
+            "nodeUID": uid_,
+            "revision": revision,
+            "completedAt": "2026-01-01T00:00:00Z",
+            "results": {"kernel": value},
+        }
+        for node, uid_, revision, value in (
+            ("n1", "u1", "1-0123456789abcdef", "5.15"),
+            ("n2", "u2", "2-0123456789abcdef", "6.1"),
+        )
+    }
+    add_report(kube_env, namespace, uid, finished(), job="agent", evidence=evidence)
+    kube_env.patch_status("dsj", "agent", namespace, {"revision": "2-0123456789abcdef"})
+    done = dsjob("results", "agent", "-o", "csv")
+    assert done.stdout.splitlines() == [
+        "node,revision,kernel",
+        "n1,1-0123456789abcdef,5.15",
+        "n2,2-0123456789abcdef,6.1",
+    ]
+    assert "results of 1 node are of an earlier revision than 2-0123456789abcdef: n1" in done.stderr
 
 
 def test_without_a_cluster_the_error_is_a_sentence(dsjob, tmp_path):

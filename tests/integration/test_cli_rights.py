@@ -73,6 +73,19 @@ def test_who_may_edit_runs_pauses_and_retries(kube_env, namespace, person):
     assert kube_env.get("dsj", "sweep", namespace)["spec"]["suspend"] is True
 
 
+def test_who_may_read_no_nodes_may_rerun_those_of_the_report(kube_env, namespace, person):
+    dsjob = person("edit")
+    spec = {"image": "i:v1", "completion": {"policy": "Continuous"}}
+    kube_env.apply(job(namespace, spec, name="agent"))
+    assert dsjob("rerun", "agent", "--node", "n1").returncode == 0, "no report to look in"
+    uid = kube_env.get("dsj", "agent", namespace)["metadata"]["uid"]
+    add_report(kube_env, namespace, uid, finished(), job="agent")
+    assert dsjob("rerun", "agent", "--node", "n2").returncode == 0
+    done = dsjob("rerun", "agent", "--node", "nosuchnode")
+    assert done.returncode == 2
+    assert "agent has no such node: nosuchnode" in done.stderr
+
+
 def test_other_namespaces_are_refused_with_a_sentence(person):
     dsjob = person("view")
     done = dsjob("list", "-A")

@@ -325,7 +325,15 @@ REFUSED = {
     ),
     "percentage in words": (
         IMAGE | {"failurePolicy": {"maxFailedNodes": "10 percent"}},
-        "spec.failurePolicy.maxFailedNodes must be a number from 0 up",
+        'from 0 up or a percentage such as "10%"; it is 10 percent',
+    ),
+    "share above all nodes": (
+        IMAGE | {"rollout": {"steps": [{"nodes": "150%"}]}},
+        'steps.nodes must be a number from 1 up or a percentage such as "10%"; it is 150%',
+    ),
+    "share of no node": (
+        IMAGE | {"rollout": {"maxParallel": 0}},
+        'maxParallel must be a number from 1 up or a percentage such as "10%"; it is 0',
     ),
     "exit code of a giant": (
         IMAGE | {"failurePolicy": {"rules": [{"exitCodes": [256], "action": "Fail"}]}},

@@ -69,6 +69,14 @@ def test_a_file_that_names_events_is_read_as_its_author_means_it(kube_env: KubeE
             step(prometheus={"source": "prom", "query": "a"}),
             "spec.rollout.steps.check.prometheus must have above or below",
         ),
+        (
+            step(prometheus={"source": "prom", "query": "a", "above": 2, "below": 1}),
+            "prometheus.above must be less than below: otherwise no value passes",
+        ),
+        (
+            step(prometheus={"source": "prom", "query": "a", "above": 0.5, "below": 0.5}),
+            "prometheus.above must be less than below: otherwise no value passes",
+        ),
     ],
     ids=str,
 )
@@ -82,6 +90,7 @@ def test_the_limits_of_a_query_may_be_fractions(kube_env: KubeEnv, namespace):
         "http": {"source": "web", "path": "/healthz"},
         "prometheus": {"source": "prom", "query": "errors", "below": 0.05, "above": -1},
     }
+    kube_env.apply(job(namespace, step(prometheus=check["prometheus"] | {"below": 5}), "whole"))
     found = parse_job(kube_env.apply(job(namespace, step(**check))))
     assert found.spec.rollout is not None
     parsed = found.spec.rollout.steps[0].check

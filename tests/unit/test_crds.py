@@ -137,6 +137,9 @@ def test_every_rule_names_its_field(plural):
             message = rule["message"]
             # By its full name or, in a list's item, that of the list.
             assert place in message or place.rpartition(".")[0] in message, (path, message)
+            # What is added to it is the value.
+            shown = rule.get("messageExpression", "")
+            assert not shown or shown == f"'{message}; it is ' + string(self)", path
 
 
 # --- Job -------------------------------------------------------------------------------

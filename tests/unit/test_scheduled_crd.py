@@ -37,7 +37,8 @@ def test_the_template_is_that_of_jobs():
 
 
 def test_each_message_of_the_template_names_the_field_where_it_is():
-    messages = re.findall(r"message: '?\"?(.*)", yaml.safe_dump(template_spec(JOBS), width=9999))
+    text = yaml.safe_dump(template_spec(JOBS), width=9999)
+    messages = re.findall(r"message(?:Expression)?: '*\"?(.*)", text)
     assert len(messages) > 50
     for message in messages:
         assert not re.search(r"(?<![\w.])spec\.(?!jobTemplate)", message)

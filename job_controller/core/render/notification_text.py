@@ -7,7 +7,7 @@ message of Slack they neither format, nor link, nor call anybody.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.notifications import NotifyEvent, Occurrence
@@ -54,9 +54,16 @@ def _payload(report: JobReport, occurrence: Occurrence, cluster: str) -> dict[st
             format_time(status.completion_time) if status.completion_time is not None else ""
         ),
         "durationSeconds": status.duration_seconds,
-        "nodes": _nodes(status.nodes) if status.nodes is not None else None,
+        "nodes": _nodes(status.nodes) if _are_counted(status.nodes, occurrence) else None,
     }
     return {key: value for key, value in raw.items() if value not in ("", None)}
+
+
+def _are_counted(nodes: NodeTotals | None, occurrence: Occurrence) -> TypeGuard[NodeTotals]:
+    """Return whether the nodes are counted: just after the start of a run, they may not be yet."""
+    if nodes is None:
+        return False
+    return nodes.desired > 0 or occurrence.event != NotifyEvent.STARTED
 
 
 def _nodes(nodes: NodeTotals) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
@@ -29,6 +30,8 @@ _MESSAGE_LIMIT: Final = 400
 _CLIENT_LIMIT: Final = 128
 # Of a retry request, which has no bound that a line could show.
 _REQUEST_LIMIT: Final = 60
+# Bytes of the names of nodes in a message.
+_NAMES_LIMIT: Final = 200
 
 
 def with_history(
@@ -39,7 +42,9 @@ def with_history(
     `status` is the Job's next status, from which `after` was made; `job` has the present one.
     """
     entries = _new_entries(before, job, status, now)
-    return append_history(replace(after, observed_retry=status.observed_retry), before, entries)
+    retry, rerun = status.observed_retry, status.observed_rerun
+    after = replace(after, observed_retry=retry, observed_rerun=rerun)
+    return append_history(after, before, entries)
 
 
 def append_history(
@@ -89,18 +94,44 @@ def _new_entries(
         request = single_line(status.observed_retry, _REQUEST_LIMIT)
         words = f"retry requested: {request}"
         found.append(HistoryEntry(moment, HistoryReason.RETRY_REQUESTED, words, job.retry_manager))
+    if is_known:
+        found += _rerun_entries(before, job, status, moment)
     found += _earlier_failure(before, job)
     is_changed = is_known and status.observed_generation > (before.job_generation or 0)
     client = job.spec_manager if is_changed else ""
     if is_changed:
         words = f"spec changed (generation {status.observed_generation})"
         found.append(HistoryEntry(moment, HistoryReason.SPEC_CHANGED, words, client))
-    found += _rollout_entries(before.rollout, status.rollout, job, moment)
+    found += _rollout_entries(before.rollout, status, job, moment)
     found += _altered_entries(before, job, status, moment)
     followed = replace(before, history=(*before.history, *found))
     found += _phase_entries(followed, job, status, moment, client)
     found += rollback_entries(before, job, status, moment)
     return found
+
+
+def _rerun_entries(
+    before: ReportStatus, job: Job, status: JobStatus, moment: datetime
+) -> Iterator[HistoryEntry]:
+    """Return which nodes a rerun was requested for, once it is acted on.
+
+    A report of an earlier version has no request. Then that in the status is no new one.
+    """
+    rerun = job.rerun
+    known = before.observed_rerun or job.status.observed_rerun
+    if status.observed_rerun != rerun.id or rerun.id == known:
+        return
+    if rerun.characters:
+        words = f"{rerun.characters} characters, not followed"
+    elif rerun.is_for_all:
+        words = "all nodes"
+    elif rerun.nodes:
+        count = len(rerun.nodes)
+        words = f"{count} node{'' if count == 1 else 's'}: {fold(rerun.nodes, limit=_NAMES_LIMIT)}"
+    else:
+        return
+    words = f"rerun requested: {words}"
+    yield HistoryEntry(moment, HistoryReason.RERUN_REQUESTED, words, job.rerun_manager)
 
 
 def _earlier_failure(before: ReportStatus, job: Job) -> Iterator[HistoryEntry]:
@@ -114,12 +145,10 @@ def _earlier_failure(before: ReportStatus, job: Job) -> Iterator[HistoryEntry]:
 
 
 def _rollout_entries(
-    before: RolloutProgress | None,
-    after: RolloutProgress | None,
-    job: Job,
-    moment: datetime,
+    before: RolloutProgress | None, status: JobStatus, job: Job, moment: datetime
 ) -> Iterator[HistoryEntry]:
     """Return that a person approved a step or promoted the run, and that a step began."""
+    after = status.rollout
     if before is None or after is None:
         return
     if after.approved_step > before.approved_step:
@@ -132,8 +161,18 @@ def _rollout_entries(
     if after.step > before.step:
         words = f"step {after.step} of {after.steps} began"
         if after.is_in_rest:
-            words = "all steps are over: the other nodes follow"
+            more = _has_more_nodes(status)
+            others = "the other nodes follow" if more else "no node is left to start"
+            words = f"all steps are over: {others}"
         yield HistoryEntry(moment, HistoryReason.STEP_STARTED, words)
+
+
+def _has_more_nodes(status: JobStatus) -> bool:
+    """Return whether nodes of a run may start that have not started yet."""
+    totals = status.nodes
+    if status.phase == Phase.SUCCEEDED or totals is None:
+        return False
+    return totals.completed + totals.failed < totals.desired
 
 
 def _phase_entries(

@@ -68,6 +68,7 @@ def build_timeline(
             *_progress_lines(records),
             *_change_lines(records),
             *_problem_lines(records),
+            *_set_aside_lines(records),
             *_history_lines(summary),
             *_alteration_lines(summary, conditions),
             *_end_lines(summary),
@@ -157,6 +158,20 @@ def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
             _Line(lines[_PROBLEMS_LIMIT].moment, f"and {rest} more, see nodeStates")
         ]
     return lines
+
+
+def _set_aside_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
+    """Return which nodes are set aside, with the time of the last one."""
+    found = {
+        name: record.set_aside_at
+        for name, record in records.items()
+        if record.set_aside_at is not None and record.state == NodeState.UNREACHABLE
+    }
+    if not found:
+        return []
+    them = "it" if len(found) == 1 else "them"
+    words = f"{fold(found, limit=_NAMES_LIMIT)} set aside: the run does not wait for {them}"
+    return [_Line(max(found.values()), words)]
 
 
 def _history_lines(summary: ReportStatus) -> list[_Line]:

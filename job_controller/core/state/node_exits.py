@@ -75,7 +75,8 @@ def task_failure(
     reason = NodeReason.FAILURE_POLICY_RULE if fatal else NodeReason.BACKOFF_LIMIT_EXCEEDED
     # What is shown of a task that restarts is of its newest end, which the kubelet may have lost.
     is_shown = record.reason == NodeReason.RESTARTING
-    message = record.message if is_shown else end_message(container)
+    before = record.attempts_in_earlier_pods
+    message = record.message if is_shown else end_message(container, before)
     return failed_record(record, reason, message, at=finished), None
 
 
@@ -142,9 +143,10 @@ def failed_record(
     )
 
 
-def end_message(container: Container) -> str:
+def end_message(container: Container, before: int = 0) -> str:
     """Return how the newest start of the task ended: "exit 2 after 3 attempts: disk full".
 
+    `before` is how often earlier pods of the node have started it.
     The kubelet's message, if there is one, has the error of the container runtime, or what the task
     wrote to its termination log.
     """
@@ -155,6 +157,8 @@ def end_message(container: Container) -> str:
     attempts = ended_count(container)
     how = f"exit {code}" if code is not None else "ended with an unknown exit code"
     when = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
+    if before:
+        when += f" in its last pod, {before + attempts} in all"
     cause = (
         f" ({single_line(reason, REASON_LIMIT)})"
         if reason not in {"", "Error", "Completed"}

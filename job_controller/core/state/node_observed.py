@@ -152,7 +152,9 @@ def _message_of_end(record: NodeRecord, container: Container, base: NodeRecord, 
     """Return how the newest start ended, as on record if the kubelet does not know it any more."""
     is_known = last_code(container) is not None
     is_on_record = record.reason == NodeReason.RESTARTING and count == base.finished_in_pod
-    return record.message if is_on_record and not is_known else end_message(container)
+    if is_on_record and not is_known:
+        return record.message
+    return end_message(container, base.attempts_in_earlier_pods)
 
 
 def _active_since(context: RunContext, record: NodeRecord, pod: Pod) -> datetime | None:

@@ -108,6 +108,7 @@ def test_every_field_of_the_crd_is_read_and_written():
         "durationSeconds": 60,
         "message": "m",
         "observedRetry": "1",
+        "observedRerun": "1-0123456789abcdef",
         "timeline": ["it ran"],
         "history": [
             {"time": "2026-01-01T00:00:30Z", "reason": "Paused", "message": "m", "by": "kubectl"}

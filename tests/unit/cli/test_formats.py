@@ -143,7 +143,11 @@ def test_a_node_that_is_set_aside_says_so():
         "status": {"nodeStates": {"a": record, "b": away, "c": back}},
     }
     aside = "set aside since 2026-01-01T11:59:00Z: the run does not wait for it"
-    assert [node.message for node in view_run(None, [parse_report(body)]).nodes] == [
+    view = view_run(None, [parse_report(body)])
+    line = "set aside: a,b: unreachable, the run does not wait for them"
+    assert line in status_screen(view, NOW, width=80).splitlines()
+    assert line in plain(render(view, 80, NOW), 80)
+    assert [node.message for node in view.nodes] == [
         aside,
         f"the node has not been Ready; {aside}",
         "restarting",

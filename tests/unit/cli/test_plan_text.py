@@ -68,6 +68,24 @@ def test_what_an_author_wrote_controls_no_terminal_and_has_a_bound():
     assert len(found) < 200
 
 
+def test_a_step_of_more_nodes_than_there_are_is_named():
+    steps = [
+        {"nodes": 1},
+        {"nodes": 100},
+        {"nodes": 200},
+        {"selector": {"matchLabels": {"a": "b"}}},
+    ]
+    plan = [{"step": each, "count": count} for each, count in enumerate((1, 2, 0, 0, 0), 1)]
+    status = {"rollout": {"step": 1, "steps": 4, "plan": plan}}
+    meta = {"name": "sweep", "uid": "u"}
+    body = {"metadata": meta, "spec": {"image": "a:1", "rollout": {"steps": steps}}}
+    assert plan_words(parse_job({**body, "status": status})).splitlines()[1:] == [
+        "step 2 names 100 nodes, and there are only 3",
+        "step 3 adds no node: the steps before it have all 3",
+        "step 4 adds no node: the steps before it have all 3",
+    ]
+
+
 def test_a_step_that_adds_no_node_is_named():
     steps = [{"nodes": 2}, {"nodes": 1}, {"selector": {"matchLabels": {"a": "b"}}}, {"nodes": 3}]
     plan = [{"step": each, "count": count} for each, count in enumerate((2, 0, 0, 1, 0), 1)]
@@ -103,10 +121,11 @@ def test_no_step_follows_the_one_that_has_the_last_nodes():
     assert planned((1, 1, 1), [first, last])[-1] == "after step 2: a check (nodeReady)"
     beyond = {"nodes": 9, "approval": "Required"}
     assert planned((3, 0, 0), [{"nodes": 5}, beyond]) == [
-        "step 2 adds no node: `nodes` counts those of earlier steps, too",
+        "step 1 names 5 nodes, and there are only 3",
+        "step 2 adds no node: the steps before it have all 3",
         f"step 1 has the last nodes: {end}",
     ]
-    assert planned((1, 2, 0), [{"nodes": 1}, {"nodes": 5}]) == []
+    assert planned((1, 2, 0), [{"nodes": 1}, {"nodes": 3}]) == []
 
 
 def test_a_plan_says_that_its_window_cannot_be_read():

@@ -34,6 +34,23 @@ def test_the_run_ends_after_the_soak_of_its_last_nodes() -> None:
     assert world.phase == "Succeeded"
 
 
+def over(world: RolloutWorld) -> list[str]:
+    """Return what the timeline says of the end of all steps."""
+    lines = world.cluster.report_status["timeline"]
+    return [line.partition(": ")[2] for line in lines if "all steps are over" in line]
+
+
+def test_the_timeline_says_whether_nodes_follow_the_last_step() -> None:
+    world = ended(Step(nodes=ALL, soak_seconds=30))
+    world.step(35)
+    assert over(world) == ["no node is left to start"]
+    world = RolloutWorld("a", "b", "c", rollout=steps(Step(nodes=1)))
+    for _ in range(8):
+        world.step()
+        world.complete(*world.at_work)
+    assert over(world) == ["the other nodes follow"]
+
+
 def test_the_run_ends_after_the_approval_of_its_last_nodes() -> None:
     world = ended(Step(nodes=5, needs_approval=True))
     world.step(10)

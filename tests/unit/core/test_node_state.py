@@ -78,6 +78,14 @@ def test_a_failing_task_is_restarted_up_to_the_limit():
     assert record.message == "exit 2 at the first attempt"
 
 
+def test_the_attempts_of_earlier_pods_are_named_apart():
+    earlier = NodeRecord(uid="a-uid", state="Waiting", attempts=3, pod_uid="earlier")
+    record = assess(crashed(restarts=0), record=earlier).record
+    # The kubelet has started it again: the end that is shown is that of the start before.
+    assert record.attempts_in_earlier_pods == 3
+    assert record.message == "exit 2 at the first attempt in its last pod, 4 in all"
+
+
 def test_one_failure_too_many_fails_the_node():
     record = assess(crashed(restarts=1)).record
     assert (record.state, record.reason, record.exit_code) == ("Failed", "BackoffLimitExceeded", 2)

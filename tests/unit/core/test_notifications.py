@@ -95,6 +95,20 @@ def test_each_end_has_its_event():
         assert found.event is event
 
 
+@pytest.mark.parametrize(
+    ("event", "desired", "has_nodes"),
+    [
+        (NotifyEvent.STARTED, 0, False),
+        (NotifyEvent.STARTED, 3, True),
+        (NotifyEvent.SUCCEEDED, 0, True),
+    ],
+)
+def test_a_start_before_the_nodes_are_counted_has_no_numbers(event, desired, has_nodes):
+    run = report(nodes=NodeTotals(desired=desired))
+    raw = render_notification(run, Occurrence(event, T0), MessageFormat.JSON, "")
+    assert ("nodes" in raw) is has_nodes
+
+
 def test_events_that_the_job_does_not_name_are_not_due():
     occurrences = find_occurrences(T0, report(PAUSED, FAILED).status.history)
     assert [o.event for o in find_due(Delivery(events=("Failed",)), occurrences)] == ["Failed"]

@@ -16,6 +16,7 @@ from job_controller.core.plan import WriteReportStatus, WriteStatus, defer_progr
 from job_controller.core.render.run_history import FIRST_KEPT, NEWEST_KEPT, append_history
 from tests.unit.builders import NOW, done, make_cluster, make_pod, seen_before
 from tests.unit.core.runs import FAILED
+from tests.unit.core.standing_jobs import request, standing
 
 
 def at(seconds):
@@ -122,6 +123,53 @@ def test_nothing_is_added_while_nothing_happens():
     before = cluster.report_status
     run(cluster, 60)
     assert cluster.report_status == before
+
+
+def rerun_words(cluster):
+    entries = cluster.report_status.get("history", ())
+    return [e["message"] for e in entries if e["reason"] == "RerunRequested"]
+
+
+def test_the_history_has_the_nodes_of_each_rerun_request_once():
+    cluster = standing("a", "b", completed=("a", "b"))
+    run(cluster)
+    cluster.job = replace(cluster.job, rerun_manager="kubectl-annotate")
+    request(cluster, "b@1")
+    for seconds in (30, 31, 32):
+        run(cluster, seconds, writes_job=False)
+    for seconds in (33, 34, 35):
+        run(cluster, seconds)
+    assert rerun_words(cluster) == ["rerun requested: 1 node: b"]
+    assert [by for reason, _, by in history(cluster) if reason == "RerunRequested"] == [
+        "kubectl-annotate"
+    ]
+    cluster.job = replace(cluster.job, annotations={})
+    run(cluster, 40)
+    request(cluster, "*@2")
+    for seconds in (50, 51, 52):
+        run(cluster, seconds)
+    request(cluster, ",".join(f"rack{n}-{'x' * n}" for n in range(1, 99)))
+    for seconds in (60, 61, 62):
+        run(cluster, seconds)
+    assert rerun_words(cluster)[1] == "rerun requested: all nodes"
+    assert rerun_words(cluster)[2].startswith("rerun requested: 98 nodes: rack1-x,")
+    assert "more" in rerun_words(cluster)[2]
+    assert len(rerun_words(cluster)[2]) < 250
+    assert any("requested: 1 node: b (by" in line for line in cluster.report_status["timeline"])
+
+
+def test_a_rerun_request_of_before_an_upgrade_is_no_new_one():
+    cluster = request(standing("a", completed=("a",)), "a@1")
+    for _ in range(3):
+        run(cluster)
+    del cluster.report_status["observedRerun"]
+    cluster.report_status.pop("history", None)
+    run(cluster, 30)
+    assert rerun_words(cluster) == []
+    request(cluster, "a@2")
+    for seconds in (60, 61, 62):
+        run(cluster, seconds)
+    assert rerun_words(cluster) == ["rerun requested: 1 node: a"]
 
 
 def test_a_crash_between_report_and_job_doubles_nothing():

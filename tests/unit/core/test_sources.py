@@ -141,6 +141,42 @@ def test_only_one_number_is_an_answer(body):
     assert "secret" not in found.message
 
 
+def refused(error, kind="bad_data"):
+    return Answer(400, json.dumps({"status": "error", "errorType": kind, "error": error}).encode())
+
+
+def test_what_is_wrong_with_an_expression_of_the_job_is_said_on_one_line():
+    words = 'invalid parameter "query": 1:5: parse error: unclosed left parenthesis'
+    found = read_value(refused(f"{words}\n\x1b[31m"), is_of_job=True)
+    assert found == f"answered with HTTP 400: {words} [31m"
+    long = read_value(refused("a" * 9000 + "<&>" * 9000), is_of_job=True)
+    assert isinstance(long, str)
+    assert len(json.dumps(long)) < 400
+
+
+def test_what_is_wrong_with_a_query_of_the_administrator_is_not_quoted():
+    found = read_value(refused("1:5: parse error: secret"))
+    assert found == (
+        "answered with HTTP 400: it cannot read the query; an administrator corrects it in "
+        "`sources`"
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refused("secret", "execution"),
+        refused(["secret"]),
+        refused(None),
+        Answer(400, refused("secret").body, is_cut=True),
+        Answer(400, b"<p>secret"),
+        Answer(400, b"[]"),
+    ],
+)
+def test_no_other_error_is_quoted(answer):
+    assert read_value(answer, is_of_job=True) == "answered with HTTP 400"
+
+
 def test_a_scalar_is_a_number():
     body = {"data": {"resultType": "scalar", "result": [1, "7"]}}
     assert read(body) == 7

@@ -84,6 +84,24 @@ def test_current_lines_come_last_and_are_past_tense_after_the_run():
     ]
 
 
+def test_nodes_that_are_set_aside_are_named():
+    away = {"message": "its kubelet is silent"}
+    records = {
+        "node-1": record(end=2),
+        "node-2": record("Unreachable", **away),
+        "node-3": record("Unreachable", set_aside_at=at(70), **away),
+        "node-4": record("Unreachable", set_aside_at=at(80), **away),
+        "node-5": record("Completed", set_aside_at=at(80), end=2),
+    }
+    timeline = lines_of(records)
+    assert "+80s node-[3-4] set aside: the run does not wait for them" in timeline
+    assert "now: node-[2-4] unreachable: its kubelet is silent" in timeline
+    del records["node-3"]
+    assert "+80s node-4 set aside: the run does not wait for it" in lines_of(records)
+    del records["node-4"]
+    assert not any("aside" in line for line in lines_of(records))
+
+
 def test_timeline_names_restarted_and_blocked_nodes():
     records = {
         "a": record(end=5, attempts=3),

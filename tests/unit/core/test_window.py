@@ -52,6 +52,13 @@ def state(opened, *parts, zone="Europe/Berlin", fold=0):
     return found.is_open, change and f"{change:%a %d %H:%M%z}"
 
 
+def test_names_of_schedules_are_those_of_cron_jobs_by_the_clocks_of_the_zone():
+    daily = window("@daily", "4h")
+    assert state(daily, 2026, 11, 21, 1) == (True, "Sat 21 04:00+0100")
+    assert state(daily, 2026, 11, 21, 5) == (False, "Sun 22 00:00+0100")
+    assert read_window("@every 1h", "4h", "UTC", field=FIELD).startswith(f"{FIELD}.start: ")
+
+
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
