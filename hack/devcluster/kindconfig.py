@@ -6,8 +6,8 @@ import re
 POD_SUBNET = "10.200.0.0/16"
 SERVICE_SUBNET = "10.201.0.0/16"
 FAKE_POD_SUBNET = "10.250.0.0/16"
-# 16,384 ranges of /24. With the 256 of the other subnet, kube-controller-manager tries for ever to
-# give a range to every other simulated node: 10 writes of events a second in each measurement.
+# 16,384 ranges of /24. The other subnet has 256, and kube-controller-manager would keep trying to
+# give one to each node: 10 writes of events a second beside what is measured.
 SCALE_POD_SUBNET = "10.128.0.0/10"
 KUBEADM_V1BETA4_FROM = (1, 36)
 """kind v0.33 writes kubeadm v1beta3, whose extraArgs are a map, for anything older."""
