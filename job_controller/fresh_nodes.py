@@ -1,7 +1,8 @@
-"""Reads nodes from the API server before they are called unreachable.
+"""Reads nodes from the API server before they are called unreachable, or failed for a lost end.
 
 Layer: beside the reconciler. After a silently broken watch, or a slow list, the cache may show a
-node as not Ready long after it is Ready again. The run would fail for it.
+node as not Ready long after it is Ready again. Or it shows a node that is gone, and a new machine
+has its name. The run would fail for it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from daemonset_job.kube.client.resource import NODES
 from daemonset_job.runtime.clock import Clock
 from job_controller.core.state.first_seen import node_left, node_not_ready, nodes_not_ready_for
 from job_controller.core.state.left_nodes import find_nearly_given_up, left_limit
+from job_controller.core.state.node_exits import find_nearly_failed
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # If a zone fails, many nodes of many Jobs are due at the same moment. A node that was read within
@@ -173,16 +175,17 @@ def with_fresh_nodes(nodes: Mapping[str, Node], reads: Mapping[str, NodeRead]) -
     return after
 
 
-def find_nearly_unreachable(
+def find_nodes_to_confirm(
     snapshot: Snapshot, now: datetime, read: Mapping[str, NodeRead]
 ) -> list[Node]:
-    """Return the nodes that are about to become unreachable, or to free their place in a rollout.
+    """Return the nodes that are about to become unreachable or failed, or to free their place.
 
-    Those that have been read are left out.
+    Those that have been read are left out. A place is one of a rollout.
     """
     limit = timedelta(seconds=snapshot.unreachable_seconds)
     nodes = [node for node in snapshot.nodes.values() if node.name not in read]
     away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
+    away += find_nearly_failed(snapshot, nodes, now)
     records = merge_records(snapshot) if away else {}
     away = [node for node in away if not _is_settled(snapshot.job, node, records)]
     return away + find_nearly_given_up(snapshot, nodes, now)

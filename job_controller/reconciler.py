@@ -61,7 +61,7 @@ from job_controller.drains import Drains
 from job_controller.fresh_nodes import (
     FreshNodeReader,
     NodeRead,
-    find_nearly_unreachable,
+    find_nodes_to_confirm,
     postpone_failed_reads,
     with_fresh_nodes,
 )
@@ -201,7 +201,7 @@ class Reconciler:
         self, snapshot: Snapshot, now: datetime, read: Mapping[str, NodeRead]
     ) -> Collection[Node]:
         """Return the nodes to be read from the API server before the Job's nodes are assessed."""
-        due = (*find_nearly_unreachable(snapshot, now, read), *self._fresh_nodes.find_due(read))
+        due = (*find_nodes_to_confirm(snapshot, now, read), *self._fresh_nodes.find_due(read))
         return {node.name: node for node in due}.values()
 
     def _known_job(self, key: JobKey) -> Job | None:

@@ -42,16 +42,18 @@ def daemon_set_actions(
     if it is not.
     """
     found, ours = snapshot.daemon_set, snapshot.owned_daemon_set
+    is_refused = RefusedWrite.DAEMON_SET in snapshot.refusals
     if run.outcome == RunOutcome.FAILED:
         # The DaemonSet of a failed run is not created again, and no node starts any more: see
         # should_gate_new_pods. Tasks at work continue, unless the user wants them to end.
         if ours is None:
             return []
         # Without the DaemonSet only the Job says that the run has failed, under the newest retry.
-        if snapshot.job.ends_all_tasks and _logs_are_recorded(counts) and stays_until is None:
+        ends_all = snapshot.job.ends_all_tasks and _logs_are_recorded(counts)
+        # The gate comes first: the API server may refuse the deletion.
+        if ends_all and stays_until is None and (ours.is_gated or is_refused):
             return [DeleteDaemonSet(ours.uid)]
     is_foreign = found is not None and ours is None
-    is_refused = RefusedWrite.DAEMON_SET in snapshot.refusals
     if is_refused or is_foreign or has_too_many_terms(snapshot.job):
         # Refused, of another owner, or too large: a change of it causes the next reconcile.
         return []

@@ -272,3 +272,13 @@ def test_a_task_that_has_begun_counts_though_its_pod_was_deleted_before_the_reco
         Disturbance(20.0, "force_delete", what="n2"),
     )
     assert not simulate(schedule(nodes, SPEC, *changes)).kinds & {"complete", "deletion"}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_new_machine_that_takes_the_name_of_the_old_one_is_no_failure_of_the_task(seed):
+    """The watch of nodes does not deliver it; the kubelet starts the task of the old one again."""
+    stalled = Disturbance(2.0, "stall", "controller", what="nodes", seconds=60.0)
+    renewed = Disturbance(2.0, "renew", what="n0", seconds=2.0)
+    plan, spec = NodePlan("n0", (Task("done", 1.0),)), {**SPEC, "backoffLimit": 0}
+    drawn = replace(schedule((plan,), spec, stalled, renewed), seed=seed, calm=False)
+    assert not simulate(drawn).violations

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from daemonset_job.api.choices import CompletionMode, RuleAction
 from daemonset_job.api.container import STATUS_UNKNOWN, Container, ended_count
+from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.first_seen import LEDGER_ROOM, task_ended
 from job_controller.core.state.node_context import NodeInputs, RunContext
+from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import single_line
 
 # A task that printed the token and then exited has completed. So its exit is assessed only after
@@ -28,6 +32,9 @@ EXIT_LINES_GRACE: Final = timedelta(seconds=2)
 # A task whose sandbox has ended, too, was mostly killed with its pod. Then the status of the pod
 # says why, as soon as all of its containers have ended. Otherwise the kubelet starts both again.
 SANDBOX_GRACE: Final = timedelta(seconds=60)
+# How long after such an end the node is read from the API server before it fails. It fails after
+# UNREAD_LOG_GRACE, or later while there is no room in the ledger.
+LOST_END_LIMIT: Final = timedelta(minutes=2)
 # The longest reason of a container's end that is quoted.
 REASON_LIMIT: Final = 64
 # The longest message of a container's end that is quoted.
@@ -78,6 +85,35 @@ def task_failure(
     before = record.attempts_in_earlier_pods
     message = record.message if is_shown else end_message(container, before)
     return failed_record(record, reason, message, at=finished), None
+
+
+def find_nearly_failed(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> list[Node]:
+    """Return those of the nodes that may fail soon for an end which the kubelet did not see.
+
+    The machine may be a new one with the name of the old, and the cache may not show that yet.
+    """
+    spec = snapshot.job.spec
+    if spec.completion.mode != CompletionMode.LOG:
+        return []
+    pods = {pod.node_name: pod for pod in snapshot.pods if _has_lost_end(pod, spec.backoff_limit)}
+    found = []
+    for node in nodes if pods else ():
+        pod = pods.get(node.name)
+        if pod is None or pod.container is None:
+            continue
+        sighting = snapshot.seen.get(task_ended(pod, ended_count(pod.container)))
+        if sighting is not None and READ_LOG_GRACE <= now - sighting.first < LOST_END_LIMIT:
+            found.append(node)
+    return found
+
+
+def _has_lost_end(pod: Pod, backoff_limit: int) -> bool:
+    container = pod.container
+    return (
+        container is not None
+        and last_code(container) is None
+        and ended_count(container) > backoff_limit
+    )
 
 
 def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:

@@ -219,6 +219,20 @@ def test_pods_of_a_failed_run_are_deleted_once_its_status_is_written():
     assert [pod.node_name for pod in acts(plan, DeletePods)[0].pods] == ["b"]
 
 
+def test_the_gate_comes_before_the_deletion_which_may_be_refused():
+    """Seed 7400423 of the simulation: a node that joins would start the task of a failed Job."""
+    cluster = spec(
+        three_nodes(), failure_policy=FailurePolicy(pods=PodPolicy.DELETE), failure_log_lines=0
+    )
+    run(cluster)
+    cluster.gated = False
+    plan = run(cluster)
+    assert acts(plan, ApplyDaemonSet)
+    assert not acts(plan, DeleteDaemonSet)
+    refused = cluster.snapshot(refusals={RefusedWrite.DAEMON_SET: "a policy says no"})
+    assert acts(decide(refused, NOW), DeleteDaemonSet)
+
+
 def test_pods_of_a_failed_run_stay_until_its_failure_is_on_record():
     """Without them nothing would say that it failed, and the DaemonSet would be made again."""
     cluster = spec(
