@@ -145,6 +145,10 @@ class LogReadState:
         return is_mixed
 
     def _new_instance(self, restart_count: int) -> None:
+        if restart_count < self._instance:
+            # A machine without the containers and logs of the former one counts from 0 again.
+            self._ended_read = self._end = (-1, None)
+            self._previous_read = restart_count - 1
         # An instance that started and ended unseen has no log here.
         is_next = restart_count == self._instance + 1
         self.previous_log = self.log if is_next else InstanceLog()
@@ -168,7 +172,7 @@ class LogReadState:
         """Return what to do next, given the status of the task container."""
         if container is None or self.findings.is_final:
             return Wait(math.inf)
-        if container.restart_count > self._instance:
+        if container.restart_count != self._instance:
             self._new_instance(container.restart_count)
         if now < self._retry_at:
             return Wait(self._retry_at)
@@ -250,8 +254,8 @@ class LogReadState:
             if unfinished is None:
                 self._previous_read = container.restart_count - 1
             return unfinished is None
-        if container.restart_count < self._instance:
-            return False  # a newer instance has started meanwhile
+        if container.restart_count != self._instance:
+            return False  # another instance has started meanwhile
         self._confirm(self.log, unfinished, now)
         is_end = container.state != "running" and unfinished is None
         if is_end:

@@ -17,6 +17,13 @@ _LOST = terminated(
     reason="ContainerStatusUnknown",
     message="The container could not be located when the pod was terminated",
 )
+# convertToAPIContainerStatuses in pkg/kubelet/kubelet_pods.go, of a pod that goes on.
+UNKNOWN_END = terminated(
+    KILLED_EXIT_CODE,
+    reason="ContainerStatusUnknown",
+    message="The container could not be located when the pod was deleted.  The container used to "
+    "be Running",
+)
 
 
 def rejected(reason: str, message: str, at: str) -> Raw:

@@ -220,6 +220,13 @@ def _reboot(world: World, d: Disturbance) -> None:
         machine.reboot(d.seconds)
 
 
+def _reimage(world: World, d: Disturbance) -> None:
+    """Install a machine again: its containers and logs are gone, its Node object stays."""
+    machine = world.machines.get(d.what)
+    if machine is not None and machine.is_up:
+        machine.reimage(d.seconds)
+
+
 def _refuse_write(world: World, d: Disturbance) -> None:
     """Refuse writes of one kind: `what` is "verb resource", `mode` the status."""
     world.refuse_write(d.who, d.what, d.mode, d.seconds)
@@ -529,6 +536,7 @@ _KINDS = {
     **OF_SCHEDULES,
     "not_ready": _not_ready,
     "reboot": _reboot,
+    "reimage": _reimage,
     "shutdown": _shutdown,
     "force_delete": _force_delete,
     "no_network": _no_network,

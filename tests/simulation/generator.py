@@ -14,6 +14,7 @@ from tests.simulation import (
     drains,
     holds,
     orphans,
+    reimages,
     scheduled_jobs,
     zones,
 )
@@ -55,6 +56,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (reimages.FIRST_SEED, "reimages", reimages.with_reimages),
     (crowded_rollouts.FIRST_SEED, "crowded", crowded_rollouts.with_crowded_rollouts),
     (orphans.FIRST_SEED, "orphans", orphans.with_orphans),
     (corrections.LATE_SEED, "corrections", partial(corrections.with_corrections, is_late=True)),

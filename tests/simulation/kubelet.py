@@ -32,6 +32,7 @@ from tests.fakekube.containers import (
     waiting,
 )
 from tests.fakekube.pod_endings import (
+    UNKNOWN_END,
     ended_by_kubelet,
     final_status,
     forgotten,
@@ -89,9 +90,15 @@ class PodRun:
         # over from a former machine has none.
         old = task_status(pod)
         self.instance = old.get("restartCount", -1) + 1 if old.get("state") else 0
+        # A machine finds no container of a former one. Until it creates its first one, it counts
+        # that as an end if it ran (convertToAPIContainerStatuses). Then it counts from 0
+        # (calcRestartCountByLogDir in pkg/kubelet/kuberuntime).
+        self.first_instance = self.instance
+        ran = "running" in old.get("state", {})
+        self.last: Raw = UNKNOWN_END if ran else old.get("lastState", {})
+        self.former_restarts = self.instance - (0 if ran else 1) if self.instance else 0
         self.logs: dict[int, Log] = {}
         self.state: Raw = {}
-        self.last: Raw = {}
         self.hold = waiting(INITIALIZING)
         # The states of other init containers, by name.
         self.inits: dict[str, Raw] = {}
@@ -212,6 +219,8 @@ class PodRun:
         machine = self.machine
         machine.attempts[self.plan.key] += not self.is_forged
         self.world.oracle.timeouts.started(self)
+        if not self.logs:
+            self.last = {}
         self.logs[self.instance] = []
         self.world.oracle.task_starts(self)
         self.write(running(self.machine.stamp()))
@@ -480,11 +489,12 @@ class PodRun:
         else:
             self.over()
 
-    def over(self) -> None:
-        """Nothing of this pod runs here any more; its logs are gone."""
+    def over(self, *, stays: bool = False) -> None:
+        """Nothing of this pod runs here any more; its logs are gone. `stays`: it starts again."""
         self.is_over = True
         self.world.oracle.evidence.results.became_unreadable(self)
-        self.world.oracle.timeouts.gone(self)
+        if not stays:
+            self.world.oracle.timeouts.gone(self)
         self.machine.pods.pop(self.pod_uid, None)
         self.wake()
 
@@ -502,7 +512,8 @@ class PodRun:
 
     def shown(self, status: Raw, last: Raw) -> Raw:
         """Return the pod's status with its containers as they are now."""
-        task = Container(self.state, last, self.instance)
+        restarts = self.instance - self.first_instance if self.logs else self.former_restarts
+        task = Container(self.state, last, restarts)
         return with_containers(self.shape, status, task, self.hold, self.inits)
 
     def write(

@@ -14,7 +14,7 @@ from tests.fakekube.pod_endings import EVICTED, SHUT_DOWN
 from tests.simulation.kubelet import PodRun
 from tests.simulation.oracle.start_problems import UNEXPLAINED
 from tests.simulation.schedule import Task
-from tests.simulation.server import Raw
+from tests.simulation.server import PODS, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -89,6 +89,11 @@ class Machine:
 
     def reboot_by_task(self, seconds: float) -> None:
         """Reboot; if the node is away for longer than that takes, it turns NotReady meanwhile."""
+        self.reboot(seconds)
+        self._turn_unknown(seconds)
+
+    def _turn_unknown(self, seconds: float) -> None:
+        """Have the node NotReady if its machine is away for long."""
         self.world.expect_quiet_from(seconds)
 
         def unknown() -> None:
@@ -99,9 +104,31 @@ class Machine:
             if self.is_up and not self.is_gone:
                 self.world.set_ready(self.name, "True")
 
-        self.reboot(seconds)
         self.world.loop.call_later(TURNS_UNKNOWN_SECONDS, unknown)
         self.world.loop.call_later(max(seconds, LEAST_REBOOT_SECONDS) + 0.1, ready)
+
+    def reimage(self, seconds: float) -> None:
+        """Go down and come back after `seconds` without what it had: containers, logs, images."""
+        if seconds > TURNS_UNKNOWN_SECONDS:
+            self.world.oracle.failures.allow_failure(self.name)
+        for run in self.pods.values():
+            if run.is_at_work:
+                self.world.oracle.failures.task_failed(run)
+        self.go_down()
+
+        def boot() -> None:
+            if self.is_gone or self.is_up:
+                return
+            for run in list(self.pods.values()):
+                run.over(stays=True)
+            self.come_back()
+            for pod in self.world.server.all(PODS):
+                if pod["spec"].get("nodeName") == self.name:
+                    self.pod_changed(pod)
+
+        seconds = max(seconds, LEAST_REBOOT_SECONDS)
+        self.world.loop.call_later(seconds, boot)
+        self._turn_unknown(seconds)
 
     def lag(self, low: float, high: float) -> float:
         return self.world.lag(f"kubelet/{self.name}", low, high)

@@ -16,6 +16,7 @@ from tests.simulation import (
     drains,
     holds,
     orphans,
+    reimages,
     scheduled_jobs,
     zones,
 )
@@ -44,6 +45,8 @@ DRAINED = range(drains.FIRST_SEED, drains.FIRST_SEED + 80)
 SCHEDULED = range(scheduled_jobs.FIRST_SEED, scheduled_jobs.FIRST_SEED + 60)
 # Those in which much happens to each rollout.
 CROWDED = range(crowded_rollouts.FIRST_SEED, crowded_rollouts.FIRST_SEED + 80)
+# Those with machines that are installed again.
+REIMAGED = range(reimages.FIRST_SEED, reimages.FIRST_SEED + 60)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
@@ -54,6 +57,7 @@ RANGES = {
     "late corrections": CORRECTED_LATE,
     "orphans": ORPHANED,
     "crowded rollouts": CROWDED,
+    "reimages": REIMAGED,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.

@@ -11,13 +11,12 @@ from daemonset_job.api.choices import CompletionMode, RuleAction
 from daemonset_job.api.container import STATUS_UNKNOWN, Container, ended_count
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.first_seen import LEDGER_ROOM, task_ended
 from job_controller.core.state.node_context import NodeInputs, RunContext
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.snapshot import Snapshot, merge_records
 from job_controller.core.text.sanitize import single_line
 
 # A task that printed the token and then exited has completed. So its exit is assessed only after
@@ -95,25 +94,34 @@ def find_nearly_failed(snapshot: Snapshot, nodes: Iterable[Node], now: datetime)
     spec = snapshot.job.spec
     if spec.completion.mode != CompletionMode.LOG:
         return []
-    pods = {pod.node_name: pod for pod in snapshot.pods if _has_lost_end(pod, spec.backoff_limit)}
-    found = []
+    limit, found = spec.backoff_limit, []
+    records = merge_records(snapshot)
+    ended = {name: r for name, r in records.items() if r.finished_in_pod > limit}
+    pods = {
+        pod.node_name: (pod, pod.container)
+        for pod in snapshot.pods
+        if pod.container is not None
+        and (pod.node_name in ended or ended_count(pod.container) > limit)
+    }
     for node in nodes if pods else ():
-        pod = pods.get(node.name)
-        if pod is None or pod.container is None:
+        if node.name not in pods:
             continue
-        sighting = snapshot.seen.get(task_ended(pod, ended_count(pod.container)))
-        if sighting is not None and READ_LOG_GRACE <= now - sighting.first < LOST_END_LIMIT:
+        pod, container = pods[node.name]
+        record = ended.get(node.name)
+        recorded = record.finished_in_pod if record and record.pod_uid == pod.uid else 0
+        sighting = snapshot.seen.get(task_ended(pod, max(ended_count(container), recorded)))
+        if sighting is None or not _is_lost(container, recorded):
+            continue
+        if READ_LOG_GRACE <= now - sighting.first < LOST_END_LIMIT:
             found.append(node)
     return found
 
 
-def _has_lost_end(pod: Pod, backoff_limit: int) -> bool:
-    container = pod.container
-    return (
-        container is not None
-        and last_code(container) is None
-        and ended_count(container) > backoff_limit
-    )
+def _is_lost(container: Container, recorded: int) -> bool:
+    """Return whether the kubelet did not see the newest end, or counts from 0 again."""
+    if ended_count(container) < recorded or last_code(container) is None:
+        return True
+    return last_reason(container) in _LOST_REASONS
 
 
 def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:
@@ -132,8 +140,7 @@ def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:
         return ""
     if pod.is_ended_by_cluster or pod.sandbox_ended:
         return ""
-    reason = container.reason if container.state == "terminated" else container.last_reason
-    code = last_code(container)
+    reason, code = last_reason(container), last_code(container)
     ends = ended_count(container) - evidence.attempt
     if whole_seconds(ended_at) < completed_at or ends <= 0:
         return ""
@@ -209,3 +216,8 @@ def end_message(container: Container, before: int = 0) -> str:
 def last_code(container: Container) -> int | None:
     """Return the exit code of the newest attempt that has ended, None without one."""
     return container.exit_code if container.exit_code is not None else container.last_exit_code
+
+
+def last_reason(container: Container) -> str:
+    """Return the kubelet's reason for the newest end, "" without one."""
+    return container.reason if container.state == "terminated" else container.last_reason

@@ -321,6 +321,22 @@ def test_each_instance_has_findings_of_its_own():
     assert reading.log_of(step).cursor == SOME
 
 
+def test_a_kubelet_that_counts_from_zero_again_has_another_instance():
+    """A machine without the containers and logs of the one before, of the same Node object."""
+    reading = looked()
+    lost = replace(waiting(1, ended=False), last_exit_code=137)
+    assert reading.next_step(lost, 10.0) == FOREVER
+    step = reading.next_step(RUNNING, 20.0)
+    assert step == ShortRead()
+    assert isinstance(step, ShortRead)
+    assert not reading.short_read_done(step, RUNNING, LATER, None, 20.0)
+    assert isinstance(reading.next_step(RUNNING, 20.0), Wait)
+    end = reading.next_step(ENDED, 30.0)
+    assert isinstance(end, ShortRead)
+    assert reading.short_read_done(end, ENDED, LATER, None, 30.0)
+    assert reading.next_step(ENDED, 30.0) == FOREVER
+
+
 def test_of_an_instance_that_came_and_went_unseen_nothing_is_known():
     reading = looked()
     reading.log.findings.results["ip"] = "first"
@@ -417,8 +433,11 @@ containers = st.sampled_from(
 )
 
 
-@given(st.lists(st.tuples(containers, st.floats(0, 20), st.sampled_from("dfaosb")), max_size=60))
-def test_whatever_happens_the_next_step_is_sound(events):
+@given(
+    st.lists(st.tuples(containers, st.floats(0, 20), st.sampled_from("dfaosb")), max_size=60),
+    st.data(),
+)
+def test_whatever_happens_the_next_step_is_sound(events, data):
     reading, now = LogReadState(), 0.0
     for container, passed, what in events:
         now += passed
@@ -438,5 +457,12 @@ def test_whatever_happens_the_next_step_is_sound(events):
             reading.stream_received(100_000, LATER, now)
     # Left alone with a running container, it always comes back to reading.
     reading.is_streaming = False
-    step = reading.next_step(running(3), now + 1000)
+    after = data.draw(st.integers(0, 4))
+    step = reading.next_step(running(after), now + 1000)
     assert isinstance(step, ShortRead)
+    # It reads the log before and this one, each once, and then it waits.
+    for _ in range(2):
+        if isinstance(step, ShortRead):
+            reading.short_read_done(step, running(after), SOME, None, now + 1000)
+        step = reading.next_step(running(after), now + 1000)
+    assert isinstance(step, Wait)
