@@ -23,13 +23,19 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_r
 
 # With one of these states a node had its turn, also if no attempt is on record.
 _HAD_TURN: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED})
-# With one of these reasons the pod of a waiting node was not on its node yet.
-_BEFORE_NODE: Final = frozenset(
+# With one of these reasons the pod of a waiting node was at the controller's gate.
+_AT_GATE: Final = frozenset(
     {
         NodeReason.DRAINING,
         NodeReason.DRAIN_BLOCKED,
-        NodeReason.FOREIGN_SCHEDULING_GATE,
         NodeReason.NODE_IN_USE,
+        NodeReason.SCHEDULING_GATED,
+    }
+)
+# With one of these it was past that gate, and not on its node yet.
+_BEFORE_NODE: Final = frozenset(
+    {
+        NodeReason.FOREIGN_SCHEDULING_GATE,
         NodeReason.POD_TAKEN_BACK,
         NodeReason.UNSCHEDULABLE,
     }
@@ -106,6 +112,19 @@ def find_untaken(snapshot: Snapshot, records: Mapping[str, NodeRecord]) -> set[s
     }
 
 
+def find_unreturned(snapshot: Snapshot) -> frozenset[str]:
+    """Return the UIDs of the pods of deleted nodes whose turns have yet to be given back.
+
+    Until that is on record, only these pods show that the turns were not taken.
+    """
+    records, ledger, uids = merge_records(snapshot), merge_evidence(snapshot), snapshot.pod_uids
+    return frozenset(
+        records[name].pod_uid
+        for name in find_untaken(snapshot, records)
+        if not has_taken_turn(records[name], ledger.get(name), uids)
+    )
+
+
 def has_taken_turn(record: NodeRecord, evidence: Evidence | None, uids: AbstractSet[str]) -> bool:
     """Return whether the node with that record, which has a step, took the turn in it.
 
@@ -118,7 +137,7 @@ def has_taken_turn(record: NodeRecord, evidence: Evidence | None, uids: Abstract
         return True
     if not record.pod_uid:
         return False
-    if record.reason == NodeReason.SCHEDULING_GATED:
+    if record.reason in _AT_GATE:
         return record.pod_uid not in uids
     # It was past the gate. What became of it while no controller ran is not known.
     return record.reason not in _BEFORE_NODE

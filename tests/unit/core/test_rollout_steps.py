@@ -158,7 +158,7 @@ def test_a_node_that_leaves_with_a_turn_that_it_could_not_take_counts_for_no_ste
     while not world.turns():
         world.step()
     assert world.started == []
-    world.cluster.report_status["nodeStates"]["a"]["reason"] = "Draining"
+    world.cluster.report_status["nodeStates"]["a"]["reason"] = "Unschedulable"
     world.remove("a")
     world.cluster.desired = 3
     world.step(6)
