@@ -84,7 +84,8 @@ class RunView:
 
     `batch` says how far a rollout is, and `waits_for` what it asks of a person; "" for none.
     `pause` says why it is paused after a failure, or by a stop of all Jobs, and what lets it go on;
-    `pause_reason` is which of these it is. Both are "" for another pause.
+    `pause_reason` is which of these it is. Both are "" for another pause. `paused_at`: when its
+    present pause began, None if it is not paused, or the report alone is known.
     `has_undo` says whether its spec has a rollback that a person can request.
     `is_aborted`: a person has ended it, and no retry revives it. `revision` is what its Job runs
     now, "" for policy Once, and if the Job is gone.
@@ -105,6 +106,7 @@ class RunView:
     waits_for: str = ""
     pause: str = ""
     pause_reason: str = ""
+    paused_at: datetime | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
@@ -157,6 +159,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
     ended = job.status.condition(ConditionType.FAILED) if job.status.phase == Phase.FAILED else None
     shown = ended or progress
     pause = _find_pause(job)
+    shown_pause = pause if pause is not None and pause.reason in _SHOWN_PAUSES else None
     rollback = view_rollback(job.status.rollback, job.status.conditions)
     return RunView(
         namespace=_name(job.namespace),
@@ -175,8 +178,9 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         is_suspended=job.spec.suspend,
         batch=_batch(job.status.rollout, job.status.phase),
         waits_for=_text(job.status.rollout.waits_for) if job.status.rollout else "",
-        pause=_text(pause.message) if pause is not None else "",
-        pause_reason=_text(pause.reason) if pause is not None else "",
+        pause=_text(shown_pause.message) if shown_pause is not None else "",
+        pause_reason=_text(shown_pause.reason) if shown_pause is not None else "",
+        paused_at=pause.last_transition_time if pause is not None else None,
         created_at=job.created_at,
         started_at=job.status.start_time,
         completed_at=job.status.completion_time,
@@ -190,11 +194,11 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
 
 
 def _find_pause(job: Job) -> Condition | None:
-    """Return the condition of a run that a failure or a stop of all Jobs pauses, else None."""
+    """Return the condition of a run that is paused, else None."""
     found = job.status.condition(ConditionType.SUSPENDED)
     if found is None or not found.status or job.status.phase != Phase.PAUSED:
         return None
-    return found if found.reason in _SHOWN_PAUSES else None
+    return found
 
 
 def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:

@@ -174,9 +174,11 @@ def counts_text(view: RunView) -> str:
 
 
 def time_text(view: RunView, now: datetime) -> str:
-    """Return how long the run has taken, "" before its start."""
+    """Return how long the run has taken, or is paused; "" before its start, or if unknown."""
     if view.started_at is None:
         return ""
+    if view.phase == Phase.PAUSED:
+        return f" since {age(view.paused_at, now)}" if view.paused_at is not None else ""
     if view.completed_at is not None:
         return f" after {duration((view.completed_at - view.started_at).total_seconds())}"
     return f" since {age(view.started_at, now)}"

@@ -221,16 +221,19 @@ class Reconciler:
         """Return the evidence without lines, if the node had failed before they were printed.
 
         The kubelet starts the task again, also after its last allowed failure. The lines of that
-        failure say what is wrong. The next attempt may only say that it does nothing, as run-once
-        does. Its number is still recorded: the controller waits until its end has been read.
+        failure say what is wrong, also if there are none. The next attempt may only say that it
+        does nothing, as run-once does. Its number is still recorded: the controller waits until its
+        end has been read. If that of the failure was not read, later lines are better than none.
         """
         if evidence.is_completed or evidence.failed_at or not evidence.last_lines:
             return evidence
         if not is_beyond_limit(job.spec, pod, evidence):
             return evidence
         entry = self._ledger.evidence_of(job, pod.node_name)
-        has_lines = entry is not None and entry.pod_uid == pod.uid and bool(entry.last_lines)
-        return replace(evidence, last_lines=()) if has_lines else evidence
+        if entry is None or entry.pod_uid != pod.uid:
+            return evidence
+        is_read = bool(entry.last_lines) or entry.attempt > job.spec.backoff_limit
+        return replace(evidence, last_lines=()) if is_read else evidence
 
     def _is_redundant(self, job: Job, pod: Pod, evidence: Evidence) -> bool:
         """Return whether evidence of another failed attempt is not needed.

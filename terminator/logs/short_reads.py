@@ -135,8 +135,7 @@ class ShortReads:
         if self._is_current(scanned):
             self._context.progress_report.report(scanned, log)
         if is_end and self._is_current(scanned):
-            first_at = read.span.first_at
-            log.findings.attempt = ended_attempt(step, container, scanned.container, first_at)
+            log.findings.attempt = ended_attempt(step, container, scanned.container, read.first_at)
             self._findings_report.report_ended(scanned, step, container, read)
         elif read_state.takes_lines(step, container) and self._is_current(scanned):
             self._findings_report.report_lines(scanned, log.findings)

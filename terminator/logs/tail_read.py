@@ -58,6 +58,8 @@ class TailRead:
         is_whole: Whether the last answer was the whole log.
         span: The newest part of the log that the answers show without a gap.
         has_decided: Whether this read made the findings final.
+        first_at: The time of the first line of `span`; if that is empty, of a last line without
+            newline.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class TailRead:
         self.is_whole = False
         self.span = Span()
         self.has_decided = False
+        self.first_at = ""
         self._matcher = matcher
         self._from = cursor
         self._confirmed = unfinished
@@ -134,10 +137,12 @@ class TailRead:
         if self._from is None:
             self.findings.last_lines = ()
         self.findings.remember(lines)
-        if not is_cut:
-            certain += self._take_unfinished(parser.finish(), matcher)
+        # Without a time it is the kubelet's message that it cannot go on reading.
+        unfinished = [line for line in parser.finish() if line.timestamp] if not is_cut else []
+        certain += self._take_unfinished(unfinished, matcher)
         is_contiguous = parser.has_seen_cursor and (not is_full or parser.has_all_of_cursor_time)
         self.span = self.span.combined_with(self._span_of(certain, is_full, is_contiguous))
+        self.first_at = self.span.first_at or (unfinished[0].timestamp if unfinished else "")
         if request.lines != LARGE_TAIL_LINES or not is_cut:
             self.cursor = parser.cursor
         self.has_decided = self.findings.is_final
@@ -161,8 +166,7 @@ class TailRead:
 
     def _take_unfinished(self, lines: list[Line], matcher: Classifier) -> list[Line]:
         """Evaluate a last line without newline; return it if it counts."""
-        # Without a time it is the kubelet's message that it cannot go on reading.
-        self.findings.remember([line for line in lines if line.timestamp])
+        self.findings.remember(lines)
         if not _decides(lines, matcher):
             return []
         if lines == [self._confirmed]:

@@ -35,7 +35,12 @@ from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.text.sanitize import single_line
 
 UNSTARTED_WORDS = "the Job has not started"
-_REFUSED_CHANGES = (ProgressingReason.POD_CHANGE_REFUSED, ProgressingReason.NODE_CHANGE_REFUSED)
+# Refused writes that a run needs after its failure, too, such as that of the scheduling gate.
+_REFUSED_CHANGES = (
+    ProgressingReason.DAEMON_SET_REFUSED,
+    ProgressingReason.POD_CHANGE_REFUSED,
+    ProgressingReason.NODE_CHANGE_REFUSED,
+)
 # Nothing goes on before the spec is corrected.
 _INVALID = (ProgressingReason.INVALID_WINDOW, ProgressingReason.TOO_MANY_IMAGES)
 

@@ -117,10 +117,13 @@ def find_unreturned(snapshot: Snapshot) -> frozenset[str]:
 
     Until that is on record, only these pods show that the turns were not taken.
     """
-    records, ledger, uids = merge_records(snapshot), merge_evidence(snapshot), snapshot.pod_uids
+    records = merge_records(snapshot)
+    if not (untaken := find_untaken(snapshot, records)):
+        return frozenset()
+    ledger, uids = merge_evidence(snapshot), snapshot.pod_uids
     return frozenset(
         records[name].pod_uid
-        for name in find_untaken(snapshot, records)
+        for name in untaken
         if not has_taken_turn(records[name], ledger.get(name), uids)
     )
 

@@ -126,6 +126,27 @@ async def test_the_last_allowed_failure_says_why_and_no_later_attempt(cluster):
     assert run.evidence()["b"]["lastLines"] == ["not started again"]
 
 
+async def test_a_failure_that_said_nothing_has_no_lines_of_a_later_attempt(cluster):
+    run = cluster.add_job(nodes=("a",), backoffLimit=0)
+    cluster.start()
+    for start, lines in enumerate(((), ("not started again",)), 1):
+        fail(run, "a", start, *lines)
+        await eventually(
+            lambda start=start: run.evidence().get("a", {}).get("lastReadAttempt") == start
+        )
+    assert "lastLines" not in run.evidence()["a"]
+
+
+async def test_a_line_without_newline_of_the_next_start_is_none_of_the_one_that_ended(cluster):
+    """It was printed after the end that the status has: the log is that of another attempt."""
+    run = cluster.add_job(nodes=("a",))
+    cluster.start()
+    run.log("a").write_raw(b"once more", at=datetime(2030, 1, 1, 0, 5, tzinfo=UTC))
+    run.set_container("a", terminated(1))
+    await asyncio.sleep(5)
+    assert "lastLines" not in run.evidence().get("a", {})
+
+
 async def test_ignored_failures_are_not_counted_among_the_allowed_ones(cluster):
     rules = {"rules": [{"exitCodes": [1], "action": "Ignore"}]}
     run = cluster.add_job(nodes=("a",), backoffLimit=0, failurePolicy=rules)

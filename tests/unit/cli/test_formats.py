@@ -15,6 +15,7 @@ from daemonset_job.api.job import parse_job
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.report import parse_report
 from daemonset_job.api.states import NodeState, Phase
+from daemonset_job.api.times import format_time
 from kubectl_dsjob.html_chart import completions
 from kubectl_dsjob.html_page import FAILURES_SHOWN, html_page
 from kubectl_dsjob.live_view import render
@@ -82,6 +83,24 @@ def test_a_rollout_says_how_far_it_is_and_what_it_waits_for():
     assert "all 2 steps are done" in status_screen(rolled_out(step=3), NOW, width=80)
     failed = rolled_out(checkFailure="node-1 is not Ready")
     assert "step 1 of 2: node-1 is not Ready" in status_screen(failed, NOW, width=80)
+
+
+def test_a_paused_run_says_since_when_it_is_paused():
+    """Not since its start: then it was at work."""
+    paused = {"type": "Suspended", "status": "True", "reason": "WaitingForApproval", "message": ""}
+    view = replace(rolled_out([paused]), started_at=NOW - timedelta(minutes=9))
+    assert first_lines(view) == {"sweep: Paused", "sweep Paused"}
+    at = format_time(NOW - timedelta(seconds=26))
+    view = replace(rolled_out([paused | {"lastTransitionTime": at}]), started_at=view.started_at)
+    assert first_lines(view) == {"sweep: Paused since 26s", "sweep Paused since 26s"}
+    resumed = replace(view, phase=Phase.RUNNING)
+    assert first_lines(resumed) == {"sweep: Running since 9m", "sweep Running since 9m"}
+
+
+def first_lines(view):
+    """Return the first line of each form of the status."""
+    forms = (status_screen(view, NOW, width=80), plain(render(view, 80, NOW), 80))
+    return {form.splitlines()[0].rstrip() for form in forms}
 
 
 def test_a_run_that_a_check_ended_waits_for_a_retry():

@@ -16,6 +16,7 @@ from job_controller.core.plan import (
     CheckNoPodMayStart,
     DeleteDaemonSet,
     DeletePods,
+    RefusedWrite,
     WriteReportStatus,
     WriteStatus,
 )
@@ -130,6 +131,15 @@ def test_a_run_whose_image_has_become_valid_on_a_node_stays():
     spec(cluster, suspend=False)
     decided(cluster)
     assert conditions(cluster)["Suspended"] == ("False", "Resumed")
+
+
+def test_a_failed_run_names_a_refusal_of_the_gate():
+    cluster = spec(failed(), suspend=True)
+    cluster.gated = False
+    words = "the policy says no"
+    decided(cluster, refusals={RefusedWrite.DAEMON_SET: words})
+    progressing = cluster.job.condition(ConditionType.PROGRESSING)
+    assert progressing.message.endswith(f"; the API server refuses the DaemonSet: {words}")
 
 
 def test_a_failed_run_is_not_called_suspended_before_new_pods_have_the_gate():
