@@ -16,7 +16,6 @@ from job_controller.core.daemon_set_actions import create_again_actions, daemon_
 from job_controller.core.job_actions import CreateJob
 from job_controller.core.owned_jobs.part import part_actions
 from job_controller.core.owned_jobs.rollback import evaluate_rollback
-from job_controller.core.owned_jobs.stopped_pods import find_stopped_pods
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -29,7 +28,7 @@ from job_controller.core.plan import (
     WriteStatus,
     refused_write,
 )
-from job_controller.core.pod_actions import pod_actions
+from job_controller.core.pod_actions import last_deletions, pod_actions
 from job_controller.core.preparation import prepare_nodes, with_preparation
 from job_controller.core.render.events import (
     exit_events,
@@ -93,7 +92,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     """Return what to do for one Job. Pure: the same snapshot and time give the same plan.
 
     The order within a plan: actions that make the work happen, then the reports, then the Job's
-    status. So `Complete` and `Failed` are written only when the report already says so.
+    status. So `Complete` and `Failed` are written only when the report already says so. Pods that
+    show what is recorded just now are deleted last.
     """
     job = snapshot.job
     if (unstarted := plan_unstarted(snapshot, now)) is not None:
@@ -111,7 +111,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     work = _work_actions(snapshot, _Work(counts, run, rollout, blocker, stays_until))
     work += [
         *prepared.actions,
-        *pod_actions(counts, rollout, prepared.ready, find_stopped_pods(snapshot, counts)),
+        *pod_actions(snapshot, counts, rollout, prepared.ready),
         *part_actions(
             snapshot,
             rollout.parts,
@@ -160,7 +160,9 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         waits.append(rollback.wake_seconds)
     return Plan(
         actions=tuple(
-            action for action in (*work, *changes, *record) if not _is_refused(snapshot, action)
+            action
+            for action in (*work, *changes, *record, *last_deletions(snapshot, counts))
+            if not _is_refused(snapshot, action)
         ),
         events=(
             *(recreation_events(job) if _is_recreated(job, work) else ()),
@@ -170,7 +172,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start
         or unrecorded
-        or bool(rollout.turns or rollout.set_aside)
+        or bool(rollout.turns or rollout.set_aside or prepared.is_unrecorded)
         or _adds_history(snapshot, record),
         has_missing_pods=not has_failed and count_unexplained(snapshot, counts) > 0,
         unexplained_pod="" if has_failed else find_unexplained_pod(counts),

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
+from job_controller.core.owned_jobs.stopped_pods import find_stopped_pods
 from job_controller.core.plan import Action, DeletePods, RemoveSchedulingGates
+from job_controller.core.rollout.kept_nodes import find_unreturned
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
+from job_controller.core.state.snapshot import Snapshot
+
+_SURPLUS: Final = "its node does not have to run it"
 
 
 def pod_actions(
-    counts: NodeCounts,
-    rollout: RolloutState,
-    ready: tuple[Pod, ...],
-    stopped: list[tuple[Pod, str]],
+    snapshot: Snapshot, counts: NodeCounts, rollout: RolloutState, ready: tuple[Pod, ...]
 ) -> list[Action]:
     """Return the deletions of pods, and the removal of the gates of those that are ready.
 
-    `stopped` are pods that a rollback does not wait for, each with why it is deleted.
+    Some pods are deleted later, see `last_deletions`.
     """
+    unreturned = find_unreturned(snapshot)
     actions: list[Action] = []
-    over = [(pod, "its node does not have to run it") for pod in counts.surplus_pods]
+    over = [(pod, _SURPLUS) for pod in counts.surplus_pods if pod.uid not in unreturned]
     over += [
         (node.pod, why)
         for _, node in sorted(counts.nodes.items())
@@ -28,6 +33,8 @@ def pod_actions(
     ]
     over += [(pod, "its node is unreachable and set aside") for pod in rollout.dead_pods]
     known = {pod.uid for pod, _ in over}
+    # Those that a rollback does not wait for.
+    stopped = find_stopped_pods(snapshot, counts)
     over += [(pod, why) for pod, why in stopped if pod.uid not in known]
     if over:
         pods = tuple(pod for pod, _ in over)
@@ -36,6 +43,16 @@ def pod_actions(
         uids = {pod.node_name: counts.nodes[pod.node_name].uid for pod in ready}
         actions.append(RemoveSchedulingGates(ready, uids))
     return actions
+
+
+def last_deletions(snapshot: Snapshot, counts: NodeCounts) -> list[Action]:
+    """Return the deletions of pods that come after the reports.
+
+    Only such a pod shows that its deleted node has not taken its turn, until that is on record.
+    """
+    unreturned = find_unreturned(snapshot)
+    pods = tuple(pod for pod in counts.surplus_pods if pod.uid in unreturned)
+    return [DeletePods(pods, {pod.uid: _SURPLUS for pod in pods})] if pods else []
 
 
 def _why_deleted(node: DesiredNode, counts: NodeCounts) -> str:

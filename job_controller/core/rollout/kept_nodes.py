@@ -23,13 +23,16 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_r
 
 # With one of these states a node had its turn, also if no attempt is on record.
 _HAD_TURN: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED})
+# With one of these reasons a node waits for more than its turn. Its gate is removed once the report
+# has another one (see `core.preparation`).
+PREPARING: Final = frozenset(
+    {NodeReason.DRAINING, NodeReason.DRAIN_BLOCKED, NodeReason.NODE_IN_USE}
+)
 # With one of these reasons the pod of a waiting node was not on its node yet.
 _BEFORE_NODE: Final = frozenset(
     {
-        NodeReason.DRAINING,
-        NodeReason.DRAIN_BLOCKED,
+        *PREPARING,
         NodeReason.FOREIGN_SCHEDULING_GATE,
-        NodeReason.NODE_IN_USE,
         NodeReason.POD_TAKEN_BACK,
         NodeReason.UNSCHEDULABLE,
     }
@@ -104,6 +107,19 @@ def find_untaken(snapshot: Snapshot, records: Mapping[str, NodeRecord]) -> set[s
         and record.pod_uid in gated
         and ((node := snapshot.nodes.get(name)) is None or node.uid != record.uid)
     }
+
+
+def find_unreturned(snapshot: Snapshot) -> frozenset[str]:
+    """Return the UIDs of the pods of deleted nodes whose turns have yet to be given back.
+
+    Until that is on record, only these pods show that the turns were not taken.
+    """
+    records, ledger, uids = merge_records(snapshot), merge_evidence(snapshot), snapshot.pod_uids
+    return frozenset(
+        records[name].pod_uid
+        for name in find_untaken(snapshot, records)
+        if not has_taken_turn(records[name], ledger.get(name), uids)
+    )
 
 
 def has_taken_turn(record: NodeRecord, evidence: Evidence | None, uids: AbstractSet[str]) -> bool:

@@ -8,6 +8,7 @@ from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Check, Order, Step
 from daemonset_job.api.taints import Taint
+from job_controller.core.plan import DeletePods
 from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld, steps
 from tests.unit.core.runs import spec
@@ -295,6 +296,25 @@ def test_a_node_that_is_deleted_at_the_gate_gives_its_turn_back_before_its_pod_i
     world.complete("b")
     world.step(5)
     assert "step 1 of 1 soaks" in world.condition("Progressing")[2]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, None])
+def test_a_turn_is_given_back_before_the_pod_is_deleted_that_shows_it_was_not_taken(limit):
+    """Whatever write is the last one of the controller, or the first one that is refused."""
+    world = RolloutWorld(*NODES, rollout=CANARY)
+    while not world.turns():
+        world.step()
+    del world.cluster.nodes["a"]
+    world.limit = limit
+    plan = world.step()
+    if any(isinstance(action, DeletePods) for action in plan.actions[:limit]):
+        world.take_pod("a")
+    world.limit = None
+    world.step()
+    world.take_pod("a")
+    world.cluster.desired = 3
+    world.step(20)
+    assert world.started == ["b"]
 
 
 def test_a_node_that_is_deleted_at_the_gate_of_a_suspended_job_counts_for_no_step():
