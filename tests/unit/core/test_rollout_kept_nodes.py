@@ -331,3 +331,29 @@ def test_a_node_that_is_deleted_at_the_gate_of_a_suspended_job_counts_for_no_ste
     spec(world.cluster, suspend=False)
     world.step(5)
     assert world.started == ["a", "c"]
+
+
+@pytest.mark.parametrize("limit", [0, 1, None])
+def test_a_node_that_gets_a_taint_at_the_gate_of_a_suspended_job_counts_for_no_step(limit):
+    """The controller deletes its pod, which the DaemonSet controller would keep."""
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1), Step(nodes=2, soak_seconds=100)))
+    while world.turns().get("b") != 2:
+        world.complete(*world.at_work)
+        world.step()
+    spec(world.cluster, suspend=True)
+    world.step(5)
+    world.cluster.started_with = world.cluster.job.selection_hash
+    taint = Taint("broken", "NoSchedule")
+    world.cluster.nodes["b"] = replace(world.cluster.nodes["b"], taints=(taint,))
+    world.limit = limit
+    deleted = [each for each in world.step().actions[:limit] if isinstance(each, DeletePods)]
+    if deleted:
+        world.take_pod("b")
+    world.limit = None
+    world.step()
+    world.take_pod("b")
+    world.cluster.desired = 3
+    world.step(3)
+    spec(world.cluster, suspend=False)
+    world.step(5)
+    assert world.started == ["a", "c"]
