@@ -172,7 +172,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         requeue_after=min(waits, default=None),
         is_urgent=counts.has_unrecorded_start
         or unrecorded
-        or bool(rollout.turns or rollout.set_aside)
+        or bool(rollout.turns or rollout.set_aside or prepared.is_unrecorded)
         or _adds_history(snapshot, record),
         has_missing_pods=not has_failed and count_unexplained(snapshot, counts) > 0,
         unexplained_pod="" if has_failed else find_unexplained_pod(counts),

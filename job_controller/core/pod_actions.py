@@ -23,7 +23,7 @@ def pod_actions(
 
     Some pods are deleted later, see `last_deletions`.
     """
-    unreturned = find_unreturned(snapshot)
+    unreturned = find_unreturned(snapshot, counts)
     actions: list[Action] = []
     over = [(pod, _SURPLUS) for pod in counts.surplus_pods if pod.uid not in unreturned]
     over += [
@@ -48,9 +48,9 @@ def pod_actions(
 def last_deletions(snapshot: Snapshot, counts: NodeCounts) -> list[Action]:
     """Return the deletions of pods that come after the reports.
 
-    Only such a pod shows that its deleted node has not taken its turn, until that is on record.
+    Only such a pod shows that its node has not taken its turn, until that is on record.
     """
-    unreturned = find_unreturned(snapshot)
+    unreturned = find_unreturned(snapshot, counts)
     pods = tuple(pod for pod in counts.surplus_pods if pod.uid in unreturned)
     return [DeletePods(pods, {pod.uid: _SURPLUS for pod in pods})] if pods else []
 

@@ -30,6 +30,7 @@ from job_controller.core.drain_actions import (
 from job_controller.core.plan import (
     Action,
 )
+from job_controller.core.rollout.kept_nodes import PREPARING
 from job_controller.core.state.cordons import find_own_cordons, mark_of, other_mark
 from job_controller.core.state.evictions import NodeDrain, describe_left
 from job_controller.core.state.exclusive import is_at_work
@@ -56,13 +57,15 @@ class Preparation:
     """The pods whose nodes are ready for their turn; what is to be done to the other nodes.
 
     `records` are those of nodes that are being prepared, with what they wait for. `wake_at` is when
-    the nodes that are being drained are to be looked at again.
+    the nodes that are being drained are to be looked at again. `is_unrecorded`: of some it is only
+    to be recorded that they are ready.
     """
 
     ready: tuple[Pod, ...] = ()
     actions: tuple[Action, ...] = ()
     records: Mapping[str, NodeRecord] = field(default_factory=dict)
     wake_at: datetime | None = None
+    is_unrecorded: bool = False
 
 
 def prepare_nodes(
@@ -102,6 +105,15 @@ def prepare_nodes(
         records[name] = _draining(record, known.get(name), found, now)
         if found is not None and found.due:
             evictions.append(EvictPods(name, found.due, drain.grace_period_seconds))
+    is_unrecorded = False
+    if job.spec.rollout is not None:
+        unrecorded = [pod for pod in ready if _is_preparing(known.get(pod.node_name))]
+        ready = [pod for pod in ready if pod not in unrecorded]
+        records |= {
+            pod.node_name: _prepared(counts.nodes[pod.node_name].record, known[pod.node_name])
+            for pod in unrecorded
+        }
+        is_unrecorded = bool(unrecorded)
     over = _find_over(snapshot, counts, run, {pod.node_name for pod in due})
     # A pod whose DaemonSet was deleted may have lost the label by which its end is seen.
     is_waiting = len(ready) < len(due) or bool(snapshot.left_pods)
@@ -120,6 +132,7 @@ def prepare_nodes(
         ),
         records,
         _wakes_at(counts, now, is_changing=is_changing, is_waiting=is_waiting),
+        is_unrecorded,
     )
 
 
@@ -158,6 +171,20 @@ def _what_uses(snapshot: Snapshot, node: Node, mark: CordonMark) -> str:
     if node.cordoned_by != str(mark) and (older := use.claimed.get(name)):
         return f"Job {older}, which has the same key rollout.exclusive and is older, is first there"
     return ""
+
+
+def _is_preparing(known: NodeRecord | None) -> bool:
+    """Return whether the report says that the node is not ready for its turn.
+
+    It is to say first that it is. Once the gate is removed and the pod is gone, only the report
+    shows whether the node took its turn.
+    """
+    return known is not None and known.reason in PREPARING
+
+
+def _prepared(record: NodeRecord, known: NodeRecord) -> NodeRecord:
+    """Return the record of a node that is ready for its turn; its drain has begun by then."""
+    return replace(record, drain_started_at=known.drain_started_at)
 
 
 def _in_use(record: NodeRecord, words: str) -> NodeRecord:

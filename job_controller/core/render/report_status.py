@@ -185,7 +185,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     # Only with a rollout do records have steps.
     opened = find_opened(snapshot) if snapshot.job.spec.rollout is not None else set()
     uids = snapshot.pod_uids
-    untaken = find_untaken(snapshot, records)
+    untaken = find_untaken(snapshot, counts, records)
     for name, record in list(records.items()):
         # A deleted node is counted until its pod is gone, and then nothing shows that it began.
         is_deleted = name in opened and name not in snapshot.nodes

@@ -23,18 +23,15 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_r
 
 # With one of these states a node had its turn, also if no attempt is on record.
 _HAD_TURN: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED})
-# With one of these reasons the pod of a waiting node was at the controller's gate.
-_AT_GATE: Final = frozenset(
-    {
-        NodeReason.DRAINING,
-        NodeReason.DRAIN_BLOCKED,
-        NodeReason.NODE_IN_USE,
-        NodeReason.SCHEDULING_GATED,
-    }
+# With one of these reasons a node waits for more than its turn. Its gate is removed once the report
+# has another one (see `core.preparation`).
+PREPARING: Final = frozenset(
+    {NodeReason.DRAINING, NodeReason.DRAIN_BLOCKED, NodeReason.NODE_IN_USE}
 )
-# With one of these it was past that gate, and not on its node yet.
+# With one of these reasons the pod of a waiting node was not on its node yet.
 _BEFORE_NODE: Final = frozenset(
     {
+        *PREPARING,
         NodeReason.FOREIGN_SCHEDULING_GATE,
         NodeReason.POD_TAKEN_BACK,
         NodeReason.UNSCHEDULABLE,
@@ -96,34 +93,39 @@ def find_opened(snapshot: Snapshot) -> set[str]:
     }
 
 
-def find_untaken(snapshot: Snapshot, records: Mapping[str, NodeRecord]) -> set[str]:
-    """Return the deleted nodes, by name, whose pod still waits at the gate: it never passes it.
+def find_untaken(
+    snapshot: Snapshot, counts: NodeCounts, records: Mapping[str, NodeRecord]
+) -> set[str]:
+    """Return the nodes, by name, whose pod waits at the gate and never passes it.
 
-    Their turns are given back before the pod is gone, because others may have theirs in their
-    place. Without the pod nothing would show that these were not taken.
+    The node is deleted, or has a taint for which the pod is deleted. Their turns are given back
+    before the pod is gone, because others may have theirs in their place. Without the pod nothing
+    would show that these were not taken.
     """
     gated = {pod.uid for pod in snapshot.all_pods if pod.is_gated}
+    surplus = {pod.uid for pod in counts.surplus_pods}
     return {
         name
         for name, record in records.items()
         if record.step
         and record.pod_uid in gated
-        and ((node := snapshot.nodes.get(name)) is None or node.uid != record.uid)
+        and (
+            (node := snapshot.nodes.get(name)) is None
+            or node.uid != record.uid
+            or record.pod_uid in surplus
+        )
     }
 
 
-def find_unreturned(snapshot: Snapshot) -> frozenset[str]:
-    """Return the UIDs of the pods of deleted nodes whose turns have yet to be given back.
+def find_unreturned(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:
+    """Return the UIDs of such pods, of nodes whose turns have yet to be given back.
 
     Until that is on record, only these pods show that the turns were not taken.
     """
-    records = merge_records(snapshot)
-    if not (untaken := find_untaken(snapshot, records)):
-        return frozenset()
-    ledger, uids = merge_evidence(snapshot), snapshot.pod_uids
+    records, ledger, uids = merge_records(snapshot), merge_evidence(snapshot), snapshot.pod_uids
     return frozenset(
         records[name].pod_uid
-        for name in untaken
+        for name in find_untaken(snapshot, counts, records)
         if not has_taken_turn(records[name], ledger.get(name), uids)
     )
 

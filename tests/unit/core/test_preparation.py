@@ -441,3 +441,28 @@ def test_a_marked_node_has_its_turn_or_is_uncordoned(state):
     if "a" in gates(plan):
         assert state["drain"] == "left"
         assert START_GATE in cluster.pods[0].gates
+
+
+@pytest.mark.parametrize("reason", ["Draining", "DrainBlocked", "NodeInUse"])
+def test_the_report_says_that_a_node_is_ready_before_its_gate_is_removed(reason):
+    """After a crash only the report shows whether a node that is gone had taken its turn."""
+    cluster = marked(waiting("a"))
+    turns(cluster, "a", reason=reason, podUID="pod-a", drainStartedAt=TURN)
+    plan = decide(cluster.snapshot(drains={"a": LEFT}), NOW)
+    assert not gates(plan)
+    assert plan.is_urgent
+    (written,) = acts(plan, WriteReportStatus)
+    record = written.status.node_states["a"]
+    assert record.reason == NodeReason.SCHEDULING_GATED
+    assert record.drain_started_at is not None, "its pods are listed once more"
+    cluster.report_status = written.status.to_raw()
+    assert gates(decide(cluster.snapshot(drains={"a": LEFT}), NOW)) == ["a"]
+
+
+def test_a_pod_that_comes_to_a_node_that_was_ready_keeps_the_gate():
+    cluster = marked(waiting("a"))
+    turns(cluster, "a", podUID="pod-a", reason="SchedulingGated", drainStartedAt=TURN)
+    found = NodeDrain(leaving=(WEB,))
+    plan = decide(cluster.snapshot(drains={"a": found}), NOW - timedelta(seconds=20))
+    assert not gates(plan)
+    assert record_of(plan).reason == NodeReason.DRAINING

@@ -298,28 +298,12 @@ def test_a_node_that_is_deleted_at_the_gate_gives_its_turn_back_before_its_pod_i
     assert "step 1 of 1 soaks" in world.condition("Progressing")[2]
 
 
-@pytest.mark.parametrize("reason", ["Draining", "DrainBlocked", "NodeInUse"])
-def test_a_node_may_have_begun_whose_drain_was_over_when_the_controller_ended(reason):
-    """The gate is removed before the report says that nothing else is waited for."""
-    world = RolloutWorld(*NODES, rollout=CANARY)
-    while not world.turns():
-        world.step()
-    world.cluster.report_status["nodeStates"]["a"]["reason"] = reason
-    world.remove("a")
-    world.cluster.desired = 3
-    world.step(120)
-    assert world.started == []
-    assert "its nodes have left: a" in world.condition("Suspended")[2]
-
-
-@pytest.mark.parametrize("reason", ["SchedulingGated", "Draining", "NodeInUse"])
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, None])
-def test_a_turn_is_given_back_before_the_pod_is_deleted_that_shows_it_was_not_taken(limit, reason):
+def test_a_turn_is_given_back_before_the_pod_is_deleted_that_shows_it_was_not_taken(limit):
     """Whatever write is the last one of the controller, or the first one that is refused."""
     world = RolloutWorld(*NODES, rollout=CANARY)
     while not world.turns():
         world.step()
-    world.cluster.report_status["nodeStates"]["a"]["reason"] = reason
     del world.cluster.nodes["a"]
     world.limit = limit
     plan = world.step()
@@ -344,6 +328,32 @@ def test_a_node_that_is_deleted_at_the_gate_of_a_suspended_job_counts_for_no_ste
     world.step(2)
     world.take_pod("b")
     world.step(2)
+    spec(world.cluster, suspend=False)
+    world.step(5)
+    assert world.started == ["a", "c"]
+
+
+@pytest.mark.parametrize("limit", [0, 1, None])
+def test_a_node_that_gets_a_taint_at_the_gate_of_a_suspended_job_counts_for_no_step(limit):
+    """The controller deletes its pod, which the DaemonSet controller would keep."""
+    world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1), Step(nodes=2, soak_seconds=100)))
+    while world.turns().get("b") != 2:
+        world.complete(*world.at_work)
+        world.step()
+    spec(world.cluster, suspend=True)
+    world.step(5)
+    world.cluster.started_with = world.cluster.job.selection_hash
+    taint = Taint("broken", "NoSchedule")
+    world.cluster.nodes["b"] = replace(world.cluster.nodes["b"], taints=(taint,))
+    world.limit = limit
+    deleted = [each for each in world.step().actions[:limit] if isinstance(each, DeletePods)]
+    if deleted:
+        world.take_pod("b")
+    world.limit = None
+    world.step()
+    world.take_pod("b")
+    world.cluster.desired = 3
+    world.step(3)
     spec(world.cluster, suspend=False)
     world.step(5)
     assert world.started == ["a", "c"]
