@@ -131,7 +131,9 @@ def _advance_step(
         return _stay(progress)
     members = find_members(snapshot, counts, places, progress.step)
     holds_end = _holds_end(snapshot, counts, step, members)
-    if not members.is_done:
+    # The cache of nodes has the others in a moment. Until then a soak goes on, or what follows it.
+    goes_on = members.may_be_done and progress.soak_started_at is not None
+    if not members.is_done and not goes_on:
         # Although all nodes may be done: a task still runs on one that has left, or runs again.
         still = fold(places.taken, limit=_NAMES_LIMIT) if holds_end and counts.is_over else ""
         words = f"{_name(progress)} waits until no task runs on {still}" if still else ""
@@ -139,6 +141,8 @@ def _advance_step(
         return Advance(unfinished, message=words, holds_end=holds_end)
     found = _finish_step(snapshot, counts, _Finish(step, progress, members), now)
     is_over = found.progress is None or found.progress.step != progress.step
+    if is_over and not members.is_done:
+        return replace(_stay(progress), holds_end=holds_end)
     return replace(found, holds_end=holds_end and not is_over)
 
 
