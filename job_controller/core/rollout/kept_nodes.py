@@ -122,10 +122,13 @@ def find_unreturned(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:
 
     Until that is on record, only these pods show that the turns were not taken.
     """
-    records, ledger, uids = merge_records(snapshot), merge_evidence(snapshot), snapshot.pod_uids
+    records = merge_records(snapshot)
+    if not (untaken := find_untaken(snapshot, counts, records)):
+        return frozenset()
+    ledger, uids = merge_evidence(snapshot), snapshot.pod_uids
     return frozenset(
         records[name].pod_uid
-        for name in find_untaken(snapshot, counts, records)
+        for name in untaken
         if not has_taken_turn(records[name], ledger.get(name), uids)
     )
 
@@ -142,7 +145,7 @@ def has_taken_turn(record: NodeRecord, evidence: Evidence | None, uids: Abstract
         return True
     if not record.pod_uid:
         return False
-    if record.reason in _AT_GATE:
+    if record.reason == NodeReason.SCHEDULING_GATED:
         return record.pod_uid not in uids
     # It was past the gate. What became of it while no controller ran is not known.
     return record.reason not in _BEFORE_NODE

@@ -33,7 +33,8 @@ class StepMembers:
     the nodes that had their turn in this step. Those of them in `left` have left since.
     `is_empty`: its selector selects no node, and has selected none. `is_short`: fewer nodes could
     have a turn than it asks for, because others are set aside, or have left with an earlier
-    revision. No further one waits.
+    revision. No further one waits. `may_be_done`: it is, unless a node that the cache does not have
+    yet turns out to be one of its nodes.
     """
 
     waiting: tuple[Place, ...] = ()
@@ -42,6 +43,7 @@ class StepMembers:
     left: frozenset[str] = field(default_factory=frozenset)
     is_empty: bool = False
     is_short: bool = False
+    may_be_done: bool = False
 
 
 def present_step(rollout: Rollout, number: int) -> Step | None:
@@ -94,31 +96,35 @@ def find_members(
     selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
     # A node that never started because it is unreachable has not shown that all is well.
     had_turn |= left | (selected & counts.set_aside)
-    return StepMembers(
-        tuple(place for place in waiting if place.name in selected),
+    without_pod = _find_without_pod(snapshot, counts)
+    may_be_done = (
         selected <= begun
         and not _at_work(snapshot, places, number)
-        and not _may_lack_selected(snapshot, counts, chosen, begun),
-        had_turn,
-        left,
+        and not _selects_any(snapshot, chosen, without_pod - begun)
+    )
+    return StepMembers(
+        tuple(place for place in waiting if place.name in selected),
+        is_done=may_be_done and len(without_pod) >= counts.missing,
+        had_turn=had_turn,
+        left=left,
         is_empty=not selected and not had_turn,
+        may_be_done=may_be_done,
     )
 
 
-def _may_lack_selected(
-    snapshot: Snapshot, counts: NodeCounts, chosen: NodeAffinity, begun: AbstractSet[str]
-) -> bool:
-    """Return whether a node that lacks its pod may be one that the selector of the step selects.
+def _find_without_pod(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:
+    """Return the nodes that may lack their pod, as far as the cache has them.
 
-    Others keep no step from its end: they have just joined, or their pods are refused. While the
-    cache does not have as many nodes as lack a pod, any of them may be.
+    Those that no step selects keep none from its end: they have just joined, or their pods are
+    refused.
     """
     if not counts.missing:
-        return False
-    found = find_chosen(snapshot, snapshot.nodes.keys() - counts.desired_names)
-    if len(found) < counts.missing:
-        return True
-    return any(chosen.matches(name, snapshot.nodes[name].labels) for name in found - begun)
+        return frozenset()
+    return find_chosen(snapshot, snapshot.nodes.keys() - counts.desired_names)
+
+
+def _selects_any(snapshot: Snapshot, chosen: NodeAffinity, names: AbstractSet[str]) -> bool:
+    return any(chosen.matches(name, snapshot.nodes[name].labels) for name in names)
 
 
 def ordered_nodes(snapshot: Snapshot, counts: NodeCounts) -> list[Node]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from daemonset_job.api import report as reports_api
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.label_selector import selector_text
@@ -131,7 +132,9 @@ def _advance_step(
         return _stay(progress)
     members = find_members(snapshot, counts, places, progress.step)
     holds_end = _holds_end(snapshot, counts, step, members)
-    if not members.is_done:
+    # The cache of nodes has the others in a moment. Until then a soak goes on, or what follows it.
+    goes_on = members.may_be_done and progress.soak_started_at is not None
+    if not members.is_done and not goes_on:
         # Although all nodes may be done: a task still runs on one that has left, or runs again.
         still = fold(places.taken, limit=_NAMES_LIMIT) if holds_end and counts.is_over else ""
         words = f"{_name(progress)} waits until no task runs on {still}" if still else ""
@@ -139,6 +142,8 @@ def _advance_step(
         return Advance(unfinished, message=words, holds_end=holds_end)
     found = _finish_step(snapshot, counts, _Finish(step, progress, members), now)
     is_over = found.progress is None or found.progress.step != progress.step
+    if is_over and not members.is_done:
+        return replace(_stay(progress), holds_end=holds_end)
     return replace(found, holds_end=holds_end and not is_over)
 
 
@@ -178,12 +183,13 @@ def _as_asked_again(snapshot: Snapshot, progress: RolloutProgress) -> RolloutPro
 def _runs_again(snapshot: Snapshot) -> bool:
     """Return whether a person has just asked that nodes run the task again that have begun.
 
-    The request is open until the Job's status has it, and with it what follows for the step.
+    The request is open until the Job's status has it, and with it what follows for the step. Until
+    the report has it, nothing follows from it: what the report lacks, too, would be on no record.
     """
     job = snapshot.job
     return job.has_open_request and any(
         record.earlier_pods and record.rerun == job.rerun.id
-        for record in merge_records(snapshot).values()
+        for record in reports_api.merge_records(snapshot.reports).values()
     )
 
 

@@ -61,6 +61,39 @@ def test_a_node_that_joins_keeps_no_step_from_its_end_whose_selector_does_not_ma
     assert world.at_work == ["a", "b", "d"]
 
 
+def test_a_node_that_is_counted_before_it_is_cached_does_not_restart_a_soak():
+    world = RolloutWorld(*NODES, rollout=steps(Step(selector=CANARY, soak_seconds=20)))
+    world.label("c", canary="true")
+    run_batch(world)
+    world.step(3)
+    began = world.cluster.job.status.rollout.soak_started_at
+    assert began is not None
+    world.cluster.desired = 5
+    world.step(3)
+    world.label("e", canary="false")
+    world.step(3)
+    assert world.cluster.job.status.rollout.soak_started_at == began
+    world.step(15)
+    assert world.at_work == ["a", "b", "d"]
+
+
+def test_a_node_that_is_counted_before_it_is_cached_does_not_interrupt_a_pause():
+    """Nor does the step end on an approval before it is known whether the node is one of it."""
+    world = RolloutWorld(*NODES, rollout=steps(Step(selector=CANARY, needs_approval=True)))
+    world.label("c", canary="true")
+    run_batch(world)
+    world.step(3)
+    world.cluster.desired = 5
+    world.step(3)
+    assert world.condition("Suspended")[:2] == ("True", "WaitingForApproval")
+    world.request(approved_step=1)
+    world.step(3)
+    assert world.started == ["c"]
+    world.label("e", canary="false")
+    world.step(3)
+    assert world.at_work == ["a", "b", "d"]
+
+
 @pytest.mark.parametrize("is_cached", [True, False])
 def test_a_node_that_joins_has_its_turn_in_the_step_whose_selector_matches_it(is_cached):
     """While the cache of nodes does not have it, nothing says that it is not one of the step."""

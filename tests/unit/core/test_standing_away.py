@@ -125,6 +125,34 @@ def test_a_node_that_had_only_begun_before_a_change_is_skipped_while_it_is_away(
     assert conditions(cluster)["Complete"][0] == "True"
 
 
+@pytest.mark.parametrize("is_controller_away", [True, False])
+def test_a_node_that_failed_before_its_task_began_is_skipped_after_a_change_while_it_is_away(
+    is_controller_away: bool,
+) -> None:
+    """It is away when the Job is changed. Its failure stays on record, and it joins once back."""
+    cluster = standing("a", "b", completed=("a",))
+    revision = cluster.job.revision
+    failed = NodeRecord("b-uid", NodeState.FAILED, reason="ImagePullFailed", revision=revision)
+    cluster.report_status = {"nodeStates": {"b": failed.to_raw()}}
+    shut_down(cluster, "b")
+    if not is_controller_away:
+        run(cluster)
+        assert totals_of(cluster).failed == 1
+    change(cluster, image="busybox:2")
+    completed_by(cluster, "a", cluster.job.revision)
+    cluster.pods = [replace(pod, revision=cluster.job.revision) for pod in cluster.pods]
+    for _ in range(3):
+        run(cluster)
+    totals = totals_of(cluster)
+    assert (totals.desired, totals.skipped_names) == (1, "b")
+    assert len(records(cluster)["b"]["failures"]) == 1
+    cluster.nodes["b"] = make_node("b")
+    cluster.pods.append(make_pod("b", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    run(cluster)
+    assert (totals_of(cluster).desired, totals_of(cluster).active) == (2, 1)
+
+
 def test_the_failure_of_a_node_that_an_administrator_tainted_stays_after_a_change() -> None:
     cluster = standing("a", "b", completed=("a",))
     revision = cluster.job.revision
