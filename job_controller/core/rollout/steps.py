@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from daemonset_job.api import report as reports_api
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.label_selector import selector_text
@@ -183,13 +182,12 @@ def _as_asked_again(snapshot: Snapshot, progress: RolloutProgress) -> RolloutPro
 def _runs_again(snapshot: Snapshot) -> bool:
     """Return whether a person has just asked that nodes run the task again that have begun.
 
-    The request is open until the Job's status has it, and with it what follows for the step. Until
-    the report has it, nothing follows from it: what the report lacks, too, would be on no record.
+    The request is open until the Job's status has it, and with it what follows for the step.
     """
     job = snapshot.job
     return job.has_open_request and any(
         record.earlier_pods and record.rerun == job.rerun.id
-        for record in reports_api.merge_records(snapshot.reports).values()
+        for record in merge_records(snapshot).values()
     )
 
 
