@@ -32,6 +32,9 @@ Raw = dict[str, Any]
 REPORT_SECONDS = 60.0
 PROGRESS_SECONDS = 240.0
 POLL_SECONDS = 0.3
+# How long the report of a Job that is gone may lack its end: it comes by another watch.
+WATCH_LAG_SECONDS = 5.0
+ENDED = frozenset({"Succeeded", "Failed"})
 # A state counts once it has lasted this long. A state that a timeout ends (five seconds here, and
 # the terminator's grace period) has to last longer, because another state follows.
 FINAL_SECONDS = 0.5
@@ -308,13 +311,18 @@ class Runner:
     async def _gone(self, result: Result, uid: str) -> Raw | None:
         """Return the report of a Job that is gone, which has to say how it ended."""
         report = self._reports.get(uid)
+        until = asyncio.get_running_loop().time() + WATCH_LAG_SECONDS * self._patience
+        while _phase(report) not in ENDED and asyncio.get_running_loop().time() < until:
+            # The watch of Jobs may be ahead of that of reports.
+            await asyncio.sleep(0.1)
+            report = self._reports.get(uid)
         if report is None:
             if not any(change.what == "report" for change in result.case.changes):
                 result.violations.append("the Job is gone and there is no report")
             return None
-        phase = (report.get("status") or {}).get("phase")
+        phase = _phase(report)
         result.outcome = f"gone, {phase}"
-        if phase not in {"Succeeded", "Failed"}:
+        if phase not in ENDED:
             result.violations.append(f"the Job is gone and its report says {phase}")
         return report
 
@@ -382,6 +390,11 @@ def refusal_problems(error: KubeError, words: frozenset[str]) -> Iterator[str]:
 
 
 @dataclass
+def _phase(report: Raw | None) -> str | None:
+    phase: str | None = ((report or {}).get("status") or {}).get("phase")
+    return phase
+
+
 class _Lasting:
     """A value, and since when it has been the same."""
 

@@ -112,14 +112,18 @@ def _ends_too_early(run: RunState, snapshot: Snapshot, found: Advance) -> bool:
 
     It has a soak, a check or an approval. Or a person is asked whose answer the run needs.
 
-    A check that has failed does not pass because all other nodes leave. They may come back, and so
-    may a node that is set aside and has had no turn. After the end of the run it would start
-    unasked.
+    A check that has failed does not pass because other nodes leave, also if a percentage of them
+    is completed then. They may come back, and so may a node that is set aside and has had no turn.
+    After the end of the run it would start unasked.
     """
     is_over = run.outcome == RunOutcome.SUCCEEDED or run.is_done
-    if not is_over or run.is_enough or is_recorded(snapshot):
+    if not is_over or is_recorded(snapshot):
         return False
-    if found.holds_end or found.asks == SuspendedReason.CHECK_FAILED:
+    if found.asks == SuspendedReason.CHECK_FAILED:
+        return True
+    if run.is_enough:
+        return False
+    if found.holds_end:
         return True
     if run.reason != CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT or found.asks is None:
         return False

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api.choices import FailureAction, PodPolicy
-from daemonset_job.api.job_spec import FailurePolicy
+from daemonset_job.api.job_spec import FailurePolicy, SuccessPolicy
 from daemonset_job.api.rollout import Check, Rollout, Step
 from job_controller.core.plan import RemoveSchedulingGates
 from job_controller.core.state.observed_pods import PodObservation, PodsOnNode
@@ -384,6 +384,28 @@ def test_a_check_that_has_not_passed_in_time_fails_the_run():
     assert world.phase == "Failed"
     assert world.condition("Failed")[1] == "CheckFailed"
     assert world.started == ["a"]
+
+
+def test_a_failed_check_does_not_pass_because_nodes_leave_and_a_percentage_is_reached():
+    world = RolloutWorld(
+        *NODES,
+        rollout=READY,
+        failure_policy=FailurePolicy(FailureAction.PAUSE),
+        success_policy=SuccessPolicy(min_completed="50%"),
+    )
+    run_batch(world)
+    world.set_ready("a", is_ready=False)
+    world.step(45)
+    world.remove("c")
+    world.remove("d")
+    world.cluster.desired = 2
+    world.step(5)
+    assert world.phase == "Paused"
+    assert world.condition("Suspended")[1] == "CheckFailed"
+    world.set_ready("a", is_ready=True)
+    world.retry()
+    world.step(8)
+    assert world.condition("Complete")[1] == "MinCompletedReached"
 
 
 def test_a_failed_check_pauses_the_run_if_the_policy_says_so_and_a_retry_checks_again():
