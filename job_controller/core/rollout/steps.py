@@ -31,7 +31,12 @@ from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.desired_count import find_completed
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
-from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+from job_controller.core.state.snapshot import (
+    Snapshot,
+    find_unrecorded,
+    merge_evidence,
+    merge_records,
+)
 from job_controller.core.state.success_policy import may_lack_nodes
 from job_controller.core.text.commands import plugin_command
 from job_controller.core.text.sanitize import single_line
@@ -171,12 +176,26 @@ def _as_asked_again(snapshot: Snapshot, progress: RolloutProgress) -> RolloutPro
     """Return the progress as a retry, or a request to run nodes again, changes it.
 
     A retry gives the step its time once more, and so does that request if the check has failed.
-    They may be observed while no node is counted.
+    They may be observed while no node is counted. A request may be older than the failure, and wait
+    for the report: the failure is on record before it is forgotten.
     """
     is_retried = snapshot.job.status.observed_retry != snapshot.job.retry_request
-    if is_retried or (progress.check_failure and _runs_again(snapshot)):
+    if is_retried or (_is_failure_recorded(snapshot, progress) and _runs_again(snapshot)):
         progress = _with_unfinished_step(progress)
     return replace(progress, image_pull_failure="") if is_retried else progress
+
+
+def _is_failure_recorded(snapshot: Snapshot, progress: RolloutProgress) -> bool:
+    """Return whether the check has failed, and the report says so.
+
+    Once it has the request, too, it had the failure before, and need not have it any more.
+    """
+    found, first = progress.check_failure, snapshot.first_report
+    if not found or first is None:
+        return False
+    recorded = first.status.rollout
+    is_there = recorded is not None and recorded.check_failure == found
+    return is_there or not find_unrecorded(snapshot)
 
 
 def _runs_again(snapshot: Snapshot) -> bool:

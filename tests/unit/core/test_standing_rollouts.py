@@ -119,6 +119,40 @@ def test_a_rerun_that_waits_for_the_report_does_not_begin_the_soak_of_another_st
     assert world.started == ["a", "b"]
 
 
+def test_a_rerun_that_waits_for_the_report_leaves_the_failure_of_a_check() -> None:
+    """It is requested before the check fails. The report that has both is refused for a while."""
+    check = Check(node_ready=True, timeout_seconds=30)
+    canary = Step(selector={"matchLabels": {"canary": "true"}}, check=check)
+    policy = FailurePolicy(FailureAction.PAUSE)
+    rollout = steps(Step(nodes=1), canary)
+    world = StandingWorld("a", "b", "c", rollout=rollout)
+    change(world.cluster, failure_policy=policy)
+    world.label("b", canary="true")
+    world.step(6)
+    world.complete("a")
+    world.step(6)
+    # The pod of a is deleted after its completion; the next one waits.
+    world.put(gated_pod("a", serial=5))
+    world.set_ready("b", is_ready=False)
+    world.complete("b")
+    world.step(4)
+    world.cluster.job = replace(world.cluster.job, annotations={names.ANNOTATION_RERUN: "a@1"})
+    world.extra = {"refusals": {RefusedWrite.REPORT: "quota"}}
+    world.step(30)
+    assert world.cluster.job.status.rollout is not None
+    failure = world.cluster.job.status.rollout.check_failure
+    assert failure
+    for _ in range(10):
+        world.step()
+        assert world.cluster.job.status.rollout.check_failure == failure
+    world.extra = {}
+    world.step(3)
+    assert world.cluster.report_status is not None
+    reasons = [entry["reason"] for entry in world.cluster.report_status["history"]]
+    assert reasons[-2:] == ["RerunRequested", "Resumed"]
+    assert "Paused" in reasons
+
+
 def test_a_cordon_stays_while_the_task_of_an_earlier_revision_is_at_work() -> None:
     cluster = standing("a", "b")
     change(cluster, cordon=True)
