@@ -389,12 +389,12 @@ def refusal_problems(error: KubeError, words: frozenset[str]) -> Iterator[str]:
         yield f"the refusal names none of {sorted(words)}: {error}"
 
 
-@dataclass
 def _phase(report: Raw | None) -> str | None:
     phase: str | None = ((report or {}).get("status") or {}).get("phase")
     return phase
 
 
+@dataclass
 class _Lasting:
     """A value, and since when it has been the same."""
 
