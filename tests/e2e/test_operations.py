@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.cluster import CONTROLLER, SYSTEM, WAIT, counting, eventually, make_job
 from tests.e2e.jobs import on, shell, wait_condition
+from tests.e2e.system_metrics import CONTROLLER_PORT, TERMINATOR_PORT, metrics
 from tests.e2e.test_rollout import begun, overlaps, timed, times
 
 GO = "while [ ! -e /basetarget/go ]; do sleep 0.2; done"
@@ -20,12 +21,6 @@ def scale(cluster, replicas):
 def holder(cluster, lease):
     found = cluster.get("lease", lease, "-n", SYSTEM)["spec"].get("holderIdentity") or ""
     return found.rpartition("_")[0]
-
-
-def metrics(cluster, pod, port):
-    path = f"/api/v1/namespaces/{SYSTEM}/pods/{pod}:{port}/proxy/metrics"
-    lines = cluster.kubectl("get", "--raw", path).splitlines()
-    return dict(line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
 
 
 @pytest.mark.alone
@@ -45,7 +40,8 @@ def test_two_replicas_take_turns_and_lose_no_run_with_their_leader(cluster, name
         pods = [pod["metadata"]["name"] for pod in cluster.get("pods", "-n", SYSTEM)["items"]]
         assert leader in pods
         leading = [
-            metrics(cluster, pod, 8080)['dsj_is_leader{component="controller"}'] for pod in pods
+            metrics(cluster, pod, CONTROLLER_PORT)['dsj_is_leader{component="controller"}']
+            for pod in pods
         ]
         assert sorted(leading) == ["0.0", "1.0"]
 
@@ -79,7 +75,7 @@ def test_a_changed_configuration_is_taken_over_without_a_restart(cluster, namesp
         cluster.kubectl("patch", "configmap", name, "-n", SYSTEM, "--type=merge", "-p", body)
 
     def reloads():
-        found = metrics(cluster, pod["metadata"]["name"], 8081)
+        found = metrics(cluster, pod["metadata"]["name"], TERMINATOR_PORT)
         return {key: float(value) for key, value in found.items() if "reload" in key}
 
     start = reloads()
@@ -99,8 +95,8 @@ def test_metrics_tell_runs_and_their_duration(cluster, namespace):
     cluster.wait_gone(namespace, "measured")
     (pod,) = cluster.get("pods", "-n", SYSTEM)["items"]
 
-    controller = metrics(cluster, pod["metadata"]["name"], 8080)
-    terminator = metrics(cluster, pod["metadata"]["name"], 8081)
+    controller = metrics(cluster, pod["metadata"]["name"], CONTROLLER_PORT)
+    terminator = metrics(cluster, pod["metadata"]["name"], TERMINATOR_PORT)
 
     assert float(controller['dsj_run_duration_seconds_count{phase="Succeeded"}']) >= 1
     assert 'dsj_nodes{state="unreachable"}' in controller
@@ -112,7 +108,7 @@ def test_metrics_of_an_ended_run_outlive_its_job(cluster, namespace):
     (pod,) = cluster.get("pods", "-n", SYSTEM)["items"]
 
     def read():
-        found = metrics(cluster, pod["metadata"]["name"], 8080)
+        found = metrics(cluster, pod["metadata"]["name"], CONTROLLER_PORT)
         return {key: float(value) for key, value in found.items()}
 
     def ended(values, phase):

@@ -34,6 +34,19 @@ def test_the_run_ends_after_the_soak_of_its_last_nodes() -> None:
     assert world.phase == "Succeeded"
 
 
+def test_changed_steps_count_by_their_number() -> None:
+    """A step that is over does not begin again, and one that was taken out is over."""
+    patient = Step(nodes=ALL, soak_seconds=30, needs_approval=True)
+    world = ended(patient)
+    spec(world.cluster, rollout=steps(Step(nodes=2, soak_seconds=900), patient))
+    world.step(35)
+    assert world.condition("Suspended")[:2] == ("True", "WaitingForApproval")
+    world = ended(patient)
+    spec(world.cluster, rollout=steps(patient))
+    world.step(3)
+    assert world.phase == "Succeeded"
+
+
 def over(world: RolloutWorld) -> list[str]:
     """Return what the timeline says of the end of all steps."""
     lines = world.cluster.report_status["timeline"]

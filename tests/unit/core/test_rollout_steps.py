@@ -142,10 +142,12 @@ def test_a_step_ends_when_all_its_nodes_have_finished():
     assert world.at_work == ["c", "d"]
 
 
-@pytest.mark.parametrize("end", ["completed", "failed", "at work"])
-def test_no_node_takes_the_place_of_one_that_left_in_its_step(end):
+@pytest.mark.parametrize(
+    ("end", "soak"), [("completed", 100), ("failed", 100), ("at work", 100), ("at work", 0)]
+)
+def test_no_node_takes_the_place_of_one_that_left_in_its_step(end, soak):
     """The task may be why a machine is replaced: a step of one must not go through the cluster."""
-    first = Step(nodes=1, soak_seconds=100)
+    first = Step(nodes=1, soak_seconds=soak)
     failures = FailurePolicy(max_failed_nodes=1)
     world = RolloutWorld(*NODES, rollout=steps(first), failure_policy=failures)
     world.step(6)
