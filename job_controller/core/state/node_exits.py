@@ -38,7 +38,7 @@ LOST_END_LIMIT: Final = timedelta(minutes=2)
 REASON_LIMIT: Final = 64
 # The longest message of a container's end that is quoted.
 MESSAGE_LIMIT: Final = 160
-# Ends that the kubelet reports of a container that it did not see end.
+# Ends of a container that neither the kubelet nor its runtime saw.
 _LOST_REASONS: Final = frozenset({"Unknown", STATUS_UNKNOWN})
 # Exit codes of a process that a signal ended, 128 and its number: it did not exit by itself. A
 # process may choose such a code as well. It is no kill if it happens again and again.
@@ -61,11 +61,10 @@ def task_failure(
         return replace(failed, finished_at=evidence.failure_time), None
     container = pod.container
     code = record.exit_code
-    # In mode Exit, an end that the kubelet has forgotten may have been a success.
-    is_unknown = code is None and context.spec.completion.mode != CompletionMode.LOG
-    if container is None or is_unknown or record.state != NodeState.ACTIVE:
+    if container is None or record.state != NodeState.ACTIVE:
         return None, None
-    if context.is_success(code) or not record.finished_in_pod or pod.is_ended_by_cluster:
+    may_be_success = context.is_success(code) or _may_have_succeeded(context, code, container)
+    if may_be_success or not record.finished_in_pod or pod.is_ended_by_cluster:
         # A disruption is no failure of the task: the DaemonSet controller creates another pod.
         return None, None
     fatal = code is not None and context.rule_action(code) == RuleAction.FAIL
@@ -84,6 +83,15 @@ def task_failure(
     before = record.attempts_in_earlier_pods
     message = record.message if is_shown else end_message(container, before)
     return failed_record(record, reason, message, at=finished), None
+
+
+def _may_have_succeeded(context: RunContext, code: int | None, container: Container) -> bool:
+    """Return whether the end is one that the kubelet has forgotten, in mode Exit.
+
+    An unseen one counts: a task that takes down its machine each time would never fail.
+    """
+    is_forgotten = code is None and not is_unseen(container)
+    return is_forgotten and context.spec.completion.mode != CompletionMode.LOG
 
 
 def find_nearly_failed(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> list[Node]:
@@ -119,9 +127,7 @@ def find_nearly_failed(snapshot: Snapshot, nodes: Iterable[Node], now: datetime)
 
 def _is_lost(container: Container, recorded: int) -> bool:
     """Return whether the kubelet did not see the newest end, or counts from 0 again."""
-    if ended_count(container) < recorded or last_code(container) is None:
-        return True
-    return last_reason(container) in _LOST_REASONS
+    return ended_count(container) < recorded or last_code(container) is None
 
 
 def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:
@@ -140,11 +146,10 @@ def exited_after_token(context: RunContext, inputs: NodeInputs) -> str:
         return ""
     if pod.is_ended_by_cluster or pod.sandbox_ended:
         return ""
-    reason, code = last_reason(container), last_code(container)
-    ends = ended_count(container) - evidence.attempt
+    code, ends = last_code(container), ended_count(container) - evidence.attempt
     if whole_seconds(ended_at) < completed_at or ends <= 0:
         return ""
-    if reason in _LOST_REASONS or code is None or (code in _KILLED and ends <= _KILLS_LIMIT):
+    if code is None or (code in _KILLED and ends <= _KILLS_LIMIT):
         return ""
     return f"printed the token and ended with exit {code}: {_EXITED_HINT}"
 
@@ -214,8 +219,19 @@ def end_message(container: Container, before: int = 0) -> str:
 
 
 def last_code(container: Container) -> int | None:
-    """Return the exit code of the newest attempt that has ended, None without one."""
+    """Return the exit code of the newest attempt that has ended, None without one.
+
+    An unseen end shows 137 from the kubelet, or 255 from containerd (kubernetes
+    pkg/kubelet/kubelet_pods.go, containerd internal/cri/server/restart.go).
+    """
+    if is_unseen(container):
+        return None
     return container.exit_code if container.exit_code is not None else container.last_exit_code
+
+
+def is_unseen(container: Container) -> bool:
+    """Return whether neither the kubelet nor its runtime saw the newest end."""
+    return last_reason(container) in _LOST_REASONS
 
 
 def last_reason(container: Container) -> str:

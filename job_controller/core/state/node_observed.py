@@ -26,7 +26,7 @@ from job_controller.core.state.node_context import (
     attempts_before,
     is_of_pod,
 )
-from job_controller.core.state.node_exits import end_message, last_code
+from job_controller.core.state.node_exits import end_message, is_unseen, last_code
 from job_controller.core.state.node_timeouts import SILENT_REASONS, find_start_fact, report_at
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
 
@@ -75,7 +75,8 @@ def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs)
     newly = count - base.finished_in_pod
     # The kubelet keeps only the last exit. Ends that the controller has not seen count like it.
     # They are few: the kubelet waits ten seconds or more between restarts.
-    ignored = newly if newly > 0 and context.ignores(code) else 0
+    is_ignored = newly > 0 and not is_unseen(container) and context.ignores(code)
+    ignored = newly if is_ignored else 0
     failing = count > 0 and not context.is_success(code)
     started = container.started_at or pod.started_at
     reason, message = _not_restarting_reason(context, record, inputs, count)
