@@ -15,6 +15,7 @@ from tests.contract.controller_cluster import (
 )
 from tests.contract.controller_runs import finish, now
 from tests.contract.fake_faults import Fault
+from tests.fakekube.containers import terminated
 
 __all__ = ["virtual_clock"]
 
@@ -252,6 +253,46 @@ async def test_a_deleted_node_that_the_cache_still_has_does_not_fail_the_run(ser
         server.remove(NODES, "a", "")
         await asyncio.sleep(45)
         assert cluster.status()["phase"] == "Running"
+
+
+@pytest.mark.parametrize("seconds", [0, 15, 45])
+async def test_a_new_machine_does_not_fail_for_the_end_of_the_old_one(server, cluster, seconds):
+    """The cache does not have it, and for some seconds it cannot be read either."""
+    async with running(server):
+        cluster.apply(backoffLimit=0)
+        await until(cluster.is_settled)
+        server.silence_watches(NODES)
+        cluster.plays = False
+        await asyncio.sleep(5)
+        node = server.get(NODES, "a", "")
+        server.remove(NODES, "a", "")
+        server.put(NODES, {"metadata": {"name": "a"}, "status": node["status"]})
+        lost = terminated(137, reason="ContainerStatusUnknown")
+        pod = cluster.pod("a")
+        (task,) = pod["status"]["containerStatuses"]
+        body = {"status": {"containerStatuses": [{**task, "restartCount": 1, "lastState": lost}]}}
+        server.patch(PODS, pod["metadata"]["name"], body)
+        await asyncio.sleep(20)
+        failing = Fault("GET", re.compile("/nodes"), 10_000 if seconds else 0, 503)
+        server.faults.append(failing)
+        await asyncio.sleep(seconds)
+        server.faults.remove(failing)
+        await asyncio.sleep(100)
+        assert cluster.condition("Failed") == {}
+
+
+async def test_a_node_fails_for_a_lost_end_although_it_cannot_be_read(server, cluster):
+    async with running(server):
+        cluster.apply(backoffLimit=0)
+        await until(cluster.is_settled)
+        lost = terminated(137, reason="ContainerStatusUnknown")
+        pod = cluster.pod("a")
+        (task,) = pod["status"]["containerStatuses"]
+        body = {"status": {"containerStatuses": [{**task, "restartCount": 1, "lastState": lost}]}}
+        server.patch(PODS, pod["metadata"]["name"], body)
+        server.faults.append(Fault("GET", re.compile("/nodes"), 10_000, 503))
+        await until(lambda: cluster.condition("Failed"), 180)
+        assert len(node_reads(server)) < 40
 
 
 async def test_nodes_that_stay_away_are_read_once_for_all_jobs(server, cluster):

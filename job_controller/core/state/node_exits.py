@@ -14,7 +14,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.state.first_seen import LEDGER_ROOM, task_ended
+from job_controller.core.state.first_seen import LEDGER_ROOM, Fact, task_ended
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.snapshot import Snapshot, merge_records
 from job_controller.core.text.sanitize import single_line
@@ -32,7 +32,7 @@ EXIT_LINES_GRACE: Final = timedelta(seconds=2)
 # says why, as soon as all of its containers have ended. Otherwise the kubelet starts both again.
 SANDBOX_GRACE: Final = timedelta(seconds=60)
 # How long after such an end the node is read from the API server before it fails. It fails after
-# UNREAD_LOG_GRACE, or later while there is no room in the ledger.
+# UNREAD_LOG_GRACE, or later while there is no room in the ledger, or while the node cannot be read.
 LOST_END_LIMIT: Final = timedelta(minutes=2)
 # The longest reason of a container's end that is quoted.
 REASON_LIMIT: Final = 64
@@ -86,15 +86,16 @@ def task_failure(
     return failed_record(record, reason, message, at=finished), None
 
 
-def find_nearly_failed(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> list[Node]:
-    """Return those of the nodes that may fail soon for an end which the kubelet did not see.
+def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> dict[str, Fact]:
+    """Return those of the nodes, by name, that may fail soon for an end the kubelet did not see.
 
-    The machine may be a new one with the name of the old, and the cache may not show that yet.
+    The machine may be a new one with the name of the old, and the cache may not show that yet. The
+    fact is the end, from whose sighting the time counts.
     """
     spec = snapshot.job.spec
     if spec.completion.mode != CompletionMode.LOG:
-        return []
-    limit, found = spec.backoff_limit, []
+        return {}
+    limit, found = spec.backoff_limit, {}
     records = merge_records(snapshot)
     ended = {name: r for name, r in records.items() if r.finished_in_pod > limit}
     pods = {
@@ -109,11 +110,12 @@ def find_nearly_failed(snapshot: Snapshot, nodes: Iterable[Node], now: datetime)
         pod, container = pods[node.name]
         record = ended.get(node.name)
         recorded = record.finished_in_pod if record and record.pod_uid == pod.uid else 0
-        sighting = snapshot.seen.get(task_ended(pod, max(ended_count(container), recorded)))
+        end = task_ended(pod, max(ended_count(container), recorded))
+        sighting = snapshot.seen.get(end)
         if sighting is None or not _is_lost(container, recorded):
             continue
         if READ_LOG_GRACE <= now - sighting.first < LOST_END_LIMIT:
-            found.append(node)
+            found[node.name] = end
     return found
 
 
