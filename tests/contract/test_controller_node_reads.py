@@ -6,9 +6,10 @@ import re
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.kube.client.resource import JOBS, NODES, PODS
+from daemonset_job.kube.client.resource import CONFIG_MAPS, JOBS, NODES, PODS
 from tests.contract.controller_cluster import (
     FakeCluster,
+    gated,
     running,
     until,
     virtual_clock,
@@ -311,3 +312,31 @@ async def test_nodes_that_stay_away_are_read_once_for_all_jobs(server, cluster):
 def node_reads(server):
     """Return the requests for single nodes."""
     return [r for r in server.requests if "nodes" in r.path and "fieldSelector" in r.query]
+
+
+async def test_a_node_that_is_due_while_another_is_drained_is_read_as_well(server, cluster):
+    """The pods of the drained node are listed after the nodes that are due were read."""
+    async with running(server):
+        spec = {"drain": {"timeoutSeconds": 3000}, "rollout": {"maxParallel": 2}}
+        cluster.apply(**spec, suspend=True)
+        made = server.put(CONFIG_MAPS, {"metadata": {"name": "owner", "namespace": "shop"}})
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": True}
+        owners = [{**owner, "uid": made["metadata"]["uid"]}]
+        web = {"name": "web", "namespace": "shop", "ownerReferences": owners}
+        server.put(PODS, {"metadata": web, "spec": {"nodeName": "a"}})
+        budget = Fault("POST", re.compile("/eviction"), 10_000, 429)
+        server.faults.append(budget)
+        cluster.apply(**spec)
+        await until(lambda: (cluster.status().get("nodes") or {}).get("active") == 1)
+        assert not gated(cluster.pod("b"))
+        make_ready(server, "b", "False")
+        await asyncio.sleep(20)
+        server.silence_watches(NODES)
+        make_ready(server, "b", "True")
+        slow = Fault("GET", re.compile("/pods.*nodeName"), 10_000, delay_seconds=4)
+        server.faults.append(slow)
+        for _ in range(400):
+            await asyncio.sleep(0.25)
+            assert not cluster.status()["nodes"].get("unreachable", 0)
+        assert slow.times < 10_000
+        assert node_reads(server)
