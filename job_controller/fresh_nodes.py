@@ -26,7 +26,7 @@ from daemonset_job.kube.client.resource import NODES
 from daemonset_job.runtime.clock import Clock
 from job_controller.core.state.first_seen import node_left, node_not_ready, nodes_not_ready_for
 from job_controller.core.state.left_nodes import find_nearly_given_up, left_limit
-from job_controller.core.state.node_exits import find_nearly_failed
+from job_controller.core.state.node_exits import find_lost_ends, lost_end_grace
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # If a zone fails, many nodes of many Jobs are due at the same moment. A node that was read within
@@ -185,7 +185,8 @@ def find_nodes_to_confirm(
     limit = timedelta(seconds=snapshot.unreachable_seconds)
     nodes = [node for node in snapshot.nodes.values() if node.name not in read]
     away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
-    away += find_nearly_failed(snapshot, nodes, now)
+    lost = find_lost_ends(snapshot, nodes, now)
+    away += [node for node in nodes if node.name in lost]
     records = merge_records(snapshot) if away else {}
     away = [node for node in away if not _is_settled(snapshot.job, node, records)]
     return away + find_nearly_given_up(snapshot, nodes, now)
@@ -196,17 +197,22 @@ def postpone_failed_reads(
 ) -> Snapshot:
     """Return the snapshot in which nodes whose read failed become unreachable after the next.
 
+    Nor do they fail before that for a lost end, which is postponed as long as they are read for it.
     So all else of the Job goes on, and only what becomes of these nodes waits.
     """
     now, moment = clock.now(), clock.monotonic()
     limit = timedelta(seconds=snapshot.unreachable_seconds)
     seen = dict(snapshot.seen)
-    for each in read.values():
-        if each.retry_at is None:
-            continue
+    failed = [each for each in read.values() if each.retry_at is not None]
+    lost = find_lost_ends(snapshot, [each.known for each in failed], now)
+    for each in failed:
+        assert each.retry_at is not None
         due_at = now + timedelta(seconds=max(each.retry_at - moment, _RETRY_SECONDS_AT_LEAST))
         not_ready = node_not_ready(each.known, snapshot.job.retry_request)
-        for fact, time in ((not_ready, limit), (node_left(each.known), left_limit(snapshot))):
+        times = {not_ready: limit, node_left(each.known): left_limit(snapshot)}
+        if each.known.name in lost:
+            times[lost[each.known.name]] = lost_end_grace(snapshot.job.spec)
+        for fact, time in times.items():
             if fact in seen:
                 seen[fact] = replace(seen[fact], first=max(seen[fact].first, due_at - time))
     return replace(snapshot, seen=seen)

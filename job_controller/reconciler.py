@@ -136,26 +136,24 @@ class Reconciler:
     async def _reconcile_job(self, key: JobKey) -> float | None:
         if (job := self._known_job(key)) is None:
             return _STALE_RETRY_SECONDS
-        started = self._dependencies.clock.monotonic()
-        snapshot, now = self._gather(key, job, {}), self._dependencies.clock.now()
         read: dict[str, NodeRead] = {}
         has_failed = asyncio.Event()
-        # They may be Ready again without the cache having it, and the run would fail for it. While
-        # they are read, others may become due.
-        while away := self._find_due_nodes(snapshot, now, read):
-            read |= await self._fresh_nodes.read(away, has_failed)
-            if (known := self._known_job(key)) is None:
-                return _STALE_RETRY_SECONDS
-            job, started = known, self._dependencies.clock.monotonic()
-            snapshot, now = self._gather(key, job, read), self._dependencies.clock.now()
+        found = await self._with_due_nodes(key, self._gather(key, job, read), read, has_failed)
+        if found is None:
+            return _STALE_RETRY_SECONDS
+        snapshot, now = found
         drained = await self._drains.with_drains(key, snapshot)
         if drained is not snapshot:
             # The Job may be suspended or changed by now, or all Jobs stopped: the lists take time.
-            if (known := self._known_job(key)) is None or known.uid != job.uid:
+            # And further nodes may be due.
+            if (known := self._known_job(key)) is None or known.uid != snapshot.job.uid:
                 return _STALE_RETRY_SECONDS
-            job = known
-            snapshot = replace(self._gather(key, job, read), drains=drained.drains)
-        started, now = self._dependencies.clock.monotonic(), self._dependencies.clock.now()
+            snapshot = replace(self._gather(key, known, read), drains=drained.drains)
+            found = await self._with_due_nodes(key, snapshot, read, has_failed)
+            if found is None:
+                return _STALE_RETRY_SECONDS
+            snapshot, now = found
+        job, started = snapshot.job, self._dependencies.clock.monotonic()
         plan = decide(snapshot, now)
         seconds = self._dependencies.clock.monotonic() - started
         self._caches.record_duration(key, seconds)
@@ -196,6 +194,24 @@ class Reconciler:
                     0.0 if any(isinstance(each, ChangeNodes) for each in plan.actions) else None,
                 )
                 return min((seconds for seconds in waits if seconds is not None), default=None)
+
+    async def _with_due_nodes(
+        self, key: JobKey, snapshot: Snapshot, read: dict[str, NodeRead], has_failed: asyncio.Event
+    ) -> tuple[Snapshot, datetime] | None:
+        """Return the snapshot after the nodes that are due were read, and its time.
+
+        None if the Job is another one by now, or gone. They may be Ready again without the cache
+        having it, and the run would fail for it. While they are read, others may become due. They
+        are added to `read`.
+        """
+        now = self._dependencies.clock.now()
+        while away := self._find_due_nodes(snapshot, now, read):
+            read |= await self._fresh_nodes.read(away, has_failed)
+            if (known := self._known_job(key)) is None or known.uid != snapshot.job.uid:
+                return None
+            snapshot = replace(self._gather(key, known, read), drains=snapshot.drains)
+            now = self._dependencies.clock.now()
+        return snapshot, now
 
     def _find_due_nodes(
         self, snapshot: Snapshot, now: datetime, read: Mapping[str, NodeRead]

@@ -55,6 +55,7 @@ from job_controller.core.render.rollback import (
     with_rollback,
 )
 from job_controller.core.render.shards import missing_shards
+from job_controller.core.render.turns import record_returned
 from job_controller.core.rollout.rollout_state import (
     RolloutState,
     evaluate_rollout,
@@ -278,6 +279,7 @@ def _record_actions(
     if is_frozen:
         late = record_late_starts(snapshot, record_changes(snapshot), status)
         late = record_rollback(snapshot, late, status, now)
+        late = record_returned(snapshot, counts, late)
     actions: list[Action] = [
         WriteReportStatus(report.name, report.uid, body) for report, body in late
     ]

@@ -7,7 +7,7 @@ from typing import Final
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
 from job_controller.core.owned_jobs.stopped_pods import find_stopped_pods
-from job_controller.core.plan import Action, DeletePods, RemoveSchedulingGates
+from job_controller.core.plan import Action, DeletePods, RefusedWrite, RemoveSchedulingGates
 from job_controller.core.rollout.kept_nodes import find_unreturned
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
@@ -48,8 +48,11 @@ def pod_actions(
 def last_deletions(snapshot: Snapshot, counts: NodeCounts) -> list[Action]:
     """Return the deletions of pods that come after the reports.
 
-    Only such a pod shows that its node has not taken its turn, until that is on record.
+    Only such a pod shows that its node has not taken its turn, until that is on record. So it stays
+    while the API server refuses the report.
     """
+    if RefusedWrite.REPORT in snapshot.refusals:
+        return []
     unreturned = find_unreturned(snapshot, counts)
     pods = tuple(pod for pod in counts.surplus_pods if pod.uid in unreturned)
     return [DeletePods(pods, {pod.uid: _SURPLUS for pod in pods})] if pods else []

@@ -6,15 +6,17 @@ import re
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.kube.client.resource import JOBS, NODES, PODS
+from daemonset_job.kube.client.resource import CONFIG_MAPS, JOBS, NODES, PODS
 from tests.contract.controller_cluster import (
     FakeCluster,
+    gated,
     running,
     until,
     virtual_clock,
 )
 from tests.contract.controller_runs import finish, now
 from tests.contract.fake_faults import Fault
+from tests.fakekube.containers import terminated
 
 __all__ = ["virtual_clock"]
 
@@ -254,6 +256,60 @@ async def test_a_deleted_node_that_the_cache_still_has_does_not_fail_the_run(ser
         assert cluster.status()["phase"] == "Running"
 
 
+def lose_task(server, cluster):
+    """Have the kubelet of node a report that it lost the task's container, and started another."""
+    pod = cluster.pod("a")
+    kind = "containerStatuses"
+    if "initContainerStatuses" in pod["status"]:
+        kind = "initContainerStatuses"
+    (task,) = pod["status"][kind]
+    lost = terminated(137, reason="ContainerStatusUnknown")
+    # In mode Exit the first start of the task has ended already.
+    again = {"state": {"running": {"startedAt": cluster.stamp()}}, "restartCount": 2}
+    body = {"status": {kind: [{**task, **again, "lastState": lost}]}}
+    server.patch(PODS, pod["metadata"]["name"], body)
+
+
+@pytest.mark.parametrize("mode", ["Log", "Exit"])
+@pytest.mark.parametrize("seconds", [0, 15, 45])
+async def test_a_new_machine_does_not_fail_for_the_end_of_the_old_one(
+    server, cluster, seconds, mode
+):
+    """The cache does not have it, and for some seconds it cannot be read either."""
+    async with running(server):
+        cluster.apply(backoffLimit=0, completion={"mode": mode})
+        await until(cluster.is_settled)
+        server.silence_watches(NODES)
+        cluster.plays = False
+        await asyncio.sleep(5)
+        node = server.get(NODES, "a", "")
+        server.remove(NODES, "a", "")
+        server.put(NODES, {"metadata": {"name": "a"}, "status": node["status"]})
+        failing = Fault("GET", re.compile("/nodes"), 10_000 if seconds else 0, 503)
+        # In mode Log a node fails half a minute after such an end, in mode Exit soon.
+        if mode == "Exit":
+            server.faults.append(failing)
+        lose_task(server, cluster)
+        if mode == "Log":
+            await asyncio.sleep(20)
+            server.faults.append(failing)
+        await asyncio.sleep(seconds)
+        server.faults.remove(failing)
+        await asyncio.sleep(100)
+        assert cluster.condition("Failed") == {}
+
+
+@pytest.mark.parametrize("mode", ["Log", "Exit"])
+async def test_a_node_fails_for_a_lost_end_although_it_cannot_be_read(server, cluster, mode):
+    async with running(server):
+        cluster.apply(backoffLimit=0, completion={"mode": mode})
+        await until(cluster.is_settled)
+        server.faults.append(Fault("GET", re.compile("/nodes"), 10_000, 503))
+        lose_task(server, cluster)
+        await until(lambda: cluster.condition("Failed"), 180)
+        assert len(node_reads(server)) < 40
+
+
 async def test_nodes_that_stay_away_are_read_once_for_all_jobs(server, cluster):
     async with running(server):
         for name in ("sample", "other", "third"):
@@ -270,3 +326,31 @@ async def test_nodes_that_stay_away_are_read_once_for_all_jobs(server, cluster):
 def node_reads(server):
     """Return the requests for single nodes."""
     return [r for r in server.requests if "nodes" in r.path and "fieldSelector" in r.query]
+
+
+async def test_a_node_that_is_due_while_another_is_drained_is_read_as_well(server, cluster):
+    """The pods of the drained node are listed after the nodes that are due were read."""
+    async with running(server):
+        spec = {"drain": {"timeoutSeconds": 3000}, "rollout": {"maxParallel": 2}}
+        cluster.apply(**spec, suspend=True)
+        made = server.put(CONFIG_MAPS, {"metadata": {"name": "owner", "namespace": "shop"}})
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": True}
+        owners = [{**owner, "uid": made["metadata"]["uid"]}]
+        web = {"name": "web", "namespace": "shop", "ownerReferences": owners}
+        server.put(PODS, {"metadata": web, "spec": {"nodeName": "a"}})
+        budget = Fault("POST", re.compile("/eviction"), 10_000, 429)
+        server.faults.append(budget)
+        cluster.apply(**spec)
+        await until(lambda: (cluster.status().get("nodes") or {}).get("active") == 1)
+        assert not gated(cluster.pod("b"))
+        make_ready(server, "b", "False")
+        await asyncio.sleep(20)
+        server.silence_watches(NODES)
+        make_ready(server, "b", "True")
+        slow = Fault("GET", re.compile("/pods.*nodeName"), 10_000, delay_seconds=4)
+        server.faults.append(slow)
+        for _ in range(400):
+            await asyncio.sleep(0.25)
+            assert not cluster.status()["nodes"].get("unreachable", 0)
+        assert slow.times < 10_000
+        assert node_reads(server)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.report import JobReport
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.rollout.kept_nodes import has_taken_turn
+from job_controller.core.rollout.kept_nodes import find_unreturned, has_taken_turn
 from job_controller.core.rollout.rollout_state import RolloutState, keeps_turn
+from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.set_aside_nodes import is_set_aside, stays_set_aside
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -43,6 +46,31 @@ def with_turns(
         if (record.turn_at, record.step, record.set_aside_at) != (turn_at, step, aside):
             record = replace(record, turn_at=turn_at, step=step, set_aside_at=aside)
         found[name] = record
+    return found
+
+
+def record_returned(
+    snapshot: Snapshot, counts: NodeCounts, statuses: Sequence[tuple[JobReport, ReportStatus]]
+) -> list[tuple[JobReport, ReportStatus]]:
+    """Return the reports to write, without the turns that nodes give back; the rest of them stays.
+
+    It is for a run that has ended and may be retried, while its nodes are not counted. `statuses`
+    are reports that are written anyway.
+    """
+    unreturned = find_unreturned(snapshot, counts)
+    bodies = {report.uid: body for report, body in statuses}
+    found = []
+    for report in snapshot.reports:
+        body = bodies.get(report.uid, report.status)
+        returned = {
+            name: replace(record, turn_at=None, step=0)
+            for name, record in body.node_states.items()
+            if record.step and record.pod_uid in unreturned
+        }
+        if returned:
+            body = replace(body, node_states={**body.node_states, **returned})
+        if returned or report.uid in bodies:
+            found.append((report, body))
     return found
 
 

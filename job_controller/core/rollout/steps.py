@@ -20,7 +20,7 @@ from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import add_seconds, format_time, whole_seconds
 from job_controller.core.desired.part import Part
-from job_controller.core.plan import PodQuery
+from job_controller.core.plan import PodQuery, RefusedWrite
 from job_controller.core.rollout.checks import CheckResult, CheckState, combine, judge
 from job_controller.core.rollout.image_pull import advance_pull
 from job_controller.core.rollout.members import StepMembers, find_members, present_step
@@ -201,9 +201,13 @@ def _is_failure_recorded(snapshot: Snapshot, progress: RolloutProgress) -> bool:
 def _runs_again(snapshot: Snapshot) -> bool:
     """Return whether a person has just asked that nodes run the task again that have begun.
 
-    The request is open until the Job's status has it, and with it what follows for the step.
+    The request is open until the Job's status has it, and with it what follows for the step. It
+    waits while the API server refuses the report. Else the check would fail in one pass and be
+    forgotten in the next one, again and again.
     """
     job = snapshot.job
+    if RefusedWrite.REPORT in snapshot.refusals:
+        return False
     return job.has_open_request and any(
         record.earlier_pods and record.rerun == job.rerun.id
         for record in merge_records(snapshot).values()

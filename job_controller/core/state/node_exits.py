@@ -9,12 +9,13 @@ from typing import Final
 
 from daemonset_job.api.choices import CompletionMode, RuleAction
 from daemonset_job.api.container import STATUS_UNKNOWN, Container, ended_count
+from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.state.first_seen import LEDGER_ROOM, task_ended
+from job_controller.core.state.first_seen import LEDGER_ROOM, Fact, task_ended
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.snapshot import Snapshot, merge_records
 from job_controller.core.text.sanitize import single_line
@@ -32,7 +33,7 @@ EXIT_LINES_GRACE: Final = timedelta(seconds=2)
 # says why, as soon as all of its containers have ended. Otherwise the kubelet starts both again.
 SANDBOX_GRACE: Final = timedelta(seconds=60)
 # How long after such an end the node is read from the API server before it fails. It fails after
-# UNREAD_LOG_GRACE, or later while there is no room in the ledger.
+# UNREAD_LOG_GRACE, or later while there is no room in the ledger, or while the node cannot be read.
 LOST_END_LIMIT: Final = timedelta(minutes=2)
 # The longest reason of a container's end that is quoted.
 REASON_LIMIT: Final = 64
@@ -94,15 +95,14 @@ def _may_have_succeeded(context: RunContext, code: int | None, container: Contai
     return is_forgotten and context.spec.completion.mode != CompletionMode.LOG
 
 
-def find_nearly_failed(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> list[Node]:
-    """Return those of the nodes that may fail soon for an end which the kubelet did not see.
+def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> dict[str, Fact]:
+    """Return those of the nodes, by name, that may fail soon for an end the kubelet did not see.
 
-    The machine may be a new one with the name of the old, and the cache may not show that yet.
+    The machine may be a new one with the name of the old, and the cache may not show that yet. The
+    fact is the end, from whose sighting the time counts (`lost_end_grace`).
     """
-    spec = snapshot.job.spec
-    if spec.completion.mode != CompletionMode.LOG:
-        return []
-    limit, found = spec.backoff_limit, []
+    spec, found = snapshot.job.spec, {}
+    limit, grace = spec.backoff_limit, lost_end_grace(spec)
     records = merge_records(snapshot)
     ended = {name: r for name, r in records.items() if r.finished_in_pod > limit}
     pods = {
@@ -117,16 +117,27 @@ def find_nearly_failed(snapshot: Snapshot, nodes: Iterable[Node], now: datetime)
         pod, container = pods[node.name]
         record = ended.get(node.name)
         recorded = record.finished_in_pod if record and record.pod_uid == pod.uid else 0
-        sighting = snapshot.seen.get(task_ended(pod, max(ended_count(container), recorded)))
-        if sighting is None or not _is_lost(container, recorded):
+        end = task_ended(pod, max(ended_count(container), recorded))
+        sighting = snapshot.seen.get(end)
+        if sighting is None or not _is_lost(spec, container, recorded):
             continue
-        if READ_LOG_GRACE <= now - sighting.first < LOST_END_LIMIT:
-            found.append(node)
+        if grace <= now - sighting.first < LOST_END_LIMIT:
+            found[node.name] = end
     return found
 
 
-def _is_lost(container: Container, recorded: int) -> bool:
-    """Return whether the kubelet did not see the newest end, or counts from 0 again."""
+def lost_end_grace(spec: JobSpec) -> timedelta:
+    """Return how long after its first sighting a node fails for a lost end at the earliest."""
+    return READ_LOG_GRACE if spec.completion.mode == CompletionMode.LOG else timedelta()
+
+
+def _is_lost(spec: JobSpec, container: Container, recorded: int) -> bool:
+    """Return whether the kubelet did not see the newest end, or counts from 0 again.
+
+    In mode Exit a node does not fail for an end that the kubelet has only forgotten.
+    """
+    if spec.completion.mode != CompletionMode.LOG:
+        return is_unseen(container)
     return ended_count(container) < recorded or last_code(container) is None
 
 
@@ -162,9 +173,10 @@ def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) ->
     is_of_pod = evidence is not None and evidence.pod_uid == pod.uid
     was_read = is_of_pod and evidence is not None and evidence.attempt >= record.finished_in_pod
     if context.spec.completion.mode != CompletionMode.LOG:
+        first = context.first_seen(task_ended(pod, record.finished_in_pod))
         if was_read or not context.spec.failure_log_lines:
-            return context.now
-        return context.first_seen(task_ended(pod, record.finished_in_pod)) + EXIT_LINES_GRACE
+            return first
+        return first + EXIT_LINES_GRACE
     sighting = context.seen.get(task_ended(pod, record.finished_in_pod))
     if sighting is not None:
         seen_at = sighting.first

@@ -8,10 +8,10 @@ from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Check, Order, Step
 from daemonset_job.api.taints import Taint
-from job_controller.core.plan import DeletePods
+from job_controller.core.plan import DeletePods, RefusedWrite
 from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld, steps
-from tests.unit.core.runs import spec
+from tests.unit.core.runs import acts, spec
 
 NOT_READY = Taint("node.kubernetes.io/not-ready", "NoSchedule")
 NODES = ("a", "b", "c", "d")
@@ -315,6 +315,46 @@ def test_a_turn_is_given_back_before_the_pod_is_deleted_that_shows_it_was_not_ta
     world.cluster.desired = 3
     world.step(20)
     assert world.started == ["b"]
+
+
+def test_a_pod_that_shows_that_a_turn_was_not_taken_stays_while_the_report_is_refused():
+    """The API server goes on to take deletions while a quota or a policy refuses the report."""
+    world = RolloutWorld(*NODES, rollout=CANARY)
+    while not world.turns():
+        world.step()
+    del world.cluster.nodes["a"]
+    world.extra = {"refusals": {RefusedWrite.REPORT: "quota"}}
+    for _ in range(3):
+        assert not acts(world.step(), DeletePods)
+    world.extra = {}
+    assert acts(world.step(), DeletePods)
+    world.take_pod("a")
+    world.cluster.desired = 3
+    world.step(20)
+    assert world.started == ["b"]
+
+
+def test_a_node_that_is_deleted_at_the_gate_of_a_failed_run_gives_its_turn_back():
+    """Its nodes are not counted while the pod is there, and a retry goes on with the step."""
+    rollout = steps(Step(nodes=3, soak_seconds=100), max_parallel=2)
+    world = RolloutWorld(*NODES, rollout=rollout)
+    while world.started != ["a", "b"]:
+        world.step()
+    world.complete("a")
+    while "c" not in world.turns():
+        world.step()
+    world.fail("b")
+    world.step(20)
+    assert world.phase == "Failed"
+    del world.cluster.nodes["c"]
+    while not acts(world.step(), DeletePods):
+        pass
+    world.take_pod("c")
+    world.cluster.desired = 3
+    world.step(2)
+    world.retry()
+    world.step(10)
+    assert sorted(world.started) == ["a", "b", "b", "d"]
 
 
 def test_a_node_that_is_deleted_at_the_gate_of_a_suspended_job_counts_for_no_step():

@@ -153,6 +153,39 @@ def test_a_rerun_that_waits_for_the_report_leaves_the_failure_of_a_check() -> No
     assert "Paused" in reasons
 
 
+@pytest.mark.parametrize("action", [FailureAction.PAUSE, FailureAction.FAIL_FAST])
+def test_a_check_that_has_failed_stays_failed_while_a_rerun_waits_for_the_report(
+    action: FailureAction,
+) -> None:
+    """Else each pass forgets or finds the failure, writes that, and causes the next pass."""
+    check = Check(node_ready=True, timeout_seconds=0)
+    canary = Step(selector={"matchLabels": {"canary": "true"}}, check=check)
+    world = StandingWorld("a", "b", "c", rollout=steps(Step(nodes=1), canary))
+    change(world.cluster, failure_policy=FailurePolicy(action))
+    world.label("b", canary="true")
+    world.step(6)
+    world.complete("a")
+    world.step(6)
+    # The pod of a is deleted after its completion; the next one waits.
+    world.put(gated_pod("a", serial=5))
+    world.set_ready("b", is_ready=False)
+    world.complete("b")
+    world.step(10)
+    phase = world.phase
+    assert phase in {"Paused", "Failed"}
+    world.cluster.job = replace(world.cluster.job, annotations={names.ANNOTATION_RERUN: "a@1"})
+    world.extra = {"refusals": {RefusedWrite.REPORT: "quota"}}
+    world.step(2)
+    for _ in range(6):
+        assert not acts(world.step(), WriteStatus)
+        assert world.phase == phase
+    world.extra = {}
+    world.step(2)
+    assert world.cluster.report_status is not None
+    reasons = [entry["reason"] for entry in world.cluster.report_status["history"]]
+    assert "RerunRequested" in reasons
+
+
 def test_a_cordon_stays_while_the_task_of_an_earlier_revision_is_at_work() -> None:
     cluster = standing("a", "b")
     change(cluster, cordon=True)
