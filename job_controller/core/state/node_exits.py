@@ -103,6 +103,8 @@ def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> 
     """
     spec, found = snapshot.job.spec, {}
     limit, grace = spec.backoff_limit, lost_end_grace(spec)
+    # In mode Log a failure waits for room in the ledger, see `decidable_at`.
+    room = snapshot.seen.get(LEDGER_ROOM) if spec.completion.mode == CompletionMode.LOG else None
     records = merge_records(snapshot)
     ended = {name: r for name, r in records.items() if r.finished_in_pod > limit}
     pods = {
@@ -121,7 +123,8 @@ def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> 
         sighting = snapshot.seen.get(end)
         if sighting is None or not _is_lost(spec, container, recorded):
             continue
-        if grace <= now - sighting.first < LOST_END_LIMIT:
+        since = (sighting, room) if room is not None else (sighting,)
+        if any(grace <= now - each.first < LOST_END_LIMIT for each in since):
             found[node.name] = end
     return found
 

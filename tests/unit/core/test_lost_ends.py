@@ -1,0 +1,57 @@
+"""Which nodes are read again before they fail for an end of the task that was not seen."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.container import Container
+from daemonset_job.api.job_spec import Completion
+from job_controller.core.state.first_seen import LEDGER_ROOM, Sighting, task_ended
+from job_controller.core.state.node_exits import find_lost_ends
+from tests.unit.builders import NOW, make_cluster
+
+UNSEEN = Container(
+    "running", restart_count=1, last_exit_code=137, last_reason="ContainerStatusUnknown"
+)
+FORGOTTEN = Container("running", restart_count=1)
+
+
+def found(ended, room, container=UNSEEN, *, mode=CompletionMode.LOG, limit=0):
+    """Return the nodes found; the end, and room in the ledger, were seen so many seconds ago."""
+    cluster = make_cluster("a", "b")
+    spec = replace(cluster.job.spec, backoff_limit=limit, completion=Completion(mode=mode))
+    cluster.job = replace(cluster.job, spec=spec)
+    cluster.pods[0] = replace(cluster.pods[0], container=container)
+    times = {task_ended(cluster.pods[0], 1): ended, LEDGER_ROOM: room}
+    seen = {
+        fact: Sighting(NOW - timedelta(seconds=seconds))
+        for fact, seconds in times.items()
+        if seconds is not None
+    }
+    snapshot = cluster.snapshot(seen=seen)
+    return set(find_lost_ends(snapshot, cluster.nodes.values(), NOW))
+
+
+@pytest.mark.parametrize(
+    ("ended", "expected"), [(4, set()), (5, {"a"}), (119, {"a"}), (120, set()), (None, set())]
+)
+def test_a_node_is_read_from_when_it_may_fail_for_two_minutes(ended, expected):
+    assert found(ended, 600) == expected
+
+
+@pytest.mark.parametrize(("room", "expected"), [(None, set()), (4, set()), (5, {"a"}), (35, {"a"})])
+def test_so_is_one_whose_failure_waited_for_room_in_the_ledger(room, expected):
+    assert found(600, room) == expected
+
+
+def test_no_node_is_read_that_has_further_attempts():
+    assert found(10, 600, limit=1) == set()
+
+
+def test_in_mode_exit_a_node_does_not_fail_for_a_forgotten_end():
+    assert found(10, 600, FORGOTTEN) == {"a"}
+    assert found(10, 600, FORGOTTEN, mode=CompletionMode.EXIT) == set()
+    assert found(0, 600, mode=CompletionMode.EXIT) == {"a"}
+    assert found(600, None, mode=CompletionMode.EXIT) == set()
