@@ -19,7 +19,7 @@ FORGOTTEN = Container("running", restart_count=1)
 
 
 def found(ended, room, container=UNSEEN, *, mode=CompletionMode.LOG, limit=0):
-    """Return the nodes found; the end, and room in the ledger, were seen so many seconds ago."""
+    """Return the nodes found; `ended` and `room` are seconds since the end and room were seen."""
     cluster = make_cluster("a", "b")
     spec = replace(cluster.job.spec, backoff_limit=limit, completion=Completion(mode=mode))
     cluster.job = replace(cluster.job, spec=spec)
