@@ -102,13 +102,15 @@ def find_untaken(
     before the pod is gone, because others may have theirs in their place. Without the pod nothing
     would show that these were not taken.
     """
+    of_steps = {name: record for name, record in records.items() if record.step}
+    if not of_steps:
+        return set()
     gated = {pod.uid for pod in snapshot.all_pods if pod.is_gated}
     surplus = {pod.uid for pod in counts.surplus_pods}
     return {
         name
-        for name, record in records.items()
-        if record.step
-        and record.pod_uid in gated
+        for name, record in of_steps.items()
+        if record.pod_uid in gated
         and (
             (node := snapshot.nodes.get(name)) is None
             or node.uid != record.uid

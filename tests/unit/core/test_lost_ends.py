@@ -1,4 +1,4 @@
-"""Which nodes are read again before they fail for an end of the task that was not seen."""
+"""Ends of the task that were not seen: no rule applies, and nodes are read before they fail."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -7,15 +7,18 @@ import pytest
 
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.container import Container
-from daemonset_job.api.job_spec import Completion
+from daemonset_job.api.job_spec import Completion, FailurePolicy, FailureRule
 from job_controller.core.state.first_seen import LEDGER_ROOM, Sighting, task_ended
 from job_controller.core.state.node_exits import find_lost_ends
 from tests.unit.builders import NOW, make_cluster
+from tests.unit.core.node_states import OLD, SPEC, assess, with_container
 
 UNSEEN = Container(
     "running", restart_count=1, last_exit_code=137, last_reason="ContainerStatusUnknown"
 )
 FORGOTTEN = Container("running", restart_count=1)
+UNSEEN_CODES = [(255, "Unknown"), (137, "ContainerStatusUnknown")]
+ALL_CODES = tuple(range(1, 256))
 
 
 def found(ended, room, container=UNSEEN, *, mode=CompletionMode.LOG, limit=0):
@@ -55,3 +58,25 @@ def test_in_mode_exit_a_node_does_not_fail_for_a_forgotten_end():
     assert found(10, 600, FORGOTTEN, mode=CompletionMode.EXIT) == set()
     assert found(0, 600, mode=CompletionMode.EXIT) == {"a"}
     assert found(600, None, mode=CompletionMode.EXIT) == set()
+
+
+def begun_again(code, reason):
+    """Return a pod at work whose task has begun again after an unseen end."""
+    return with_container(
+        restart_count=1, last_exit_code=code, last_reason=reason, last_finished_at=OLD
+    )
+
+
+@pytest.mark.parametrize("mode", ["Log", "Exit"])
+@pytest.mark.parametrize("action", ["Fail", "Ignore"])
+@pytest.mark.parametrize(("code", "reason"), UNSEEN_CODES)
+def test_no_rule_applies_to_an_unseen_end(code, reason, action, mode):
+    policy = FailurePolicy(rules=(FailureRule(ALL_CODES, action),))
+    spec = replace(SPEC, completion=Completion(mode=mode), failure_policy=policy)
+    pod = begun_again(code, reason)
+    record = assess(pod, spec=replace(spec, backoff_limit=1)).record
+    assert (record.state, record.finished_in_pod, record.ignored_failures) == ("Active", 1, 0)
+    assert record.exit_code is None
+    failed = assess(pod, spec=replace(spec, backoff_limit=0)).record
+    assert (failed.state, failed.reason) == ("Failed", "BackoffLimitExceeded")
+    assert f"ended with an unknown exit code ({reason})" in failed.message

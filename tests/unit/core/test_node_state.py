@@ -228,32 +228,6 @@ def test_ignored_exits_do_not_count():
     assert counted.state == "Failed"
 
 
-UNSEEN = [(255, "Unknown"), (137, "ContainerStatusUnknown")]
-ALL_CODES = tuple(range(1, 256))
-
-
-def begun_again(code, reason):
-    """Return a pod at work whose task has begun again after an unseen end."""
-    return with_container(
-        restart_count=1, last_exit_code=code, last_reason=reason, last_finished_at=OLD
-    )
-
-
-@pytest.mark.parametrize("mode", ["Log", "Exit"])
-@pytest.mark.parametrize("action", ["Fail", "Ignore"])
-@pytest.mark.parametrize(("code", "reason"), UNSEEN)
-def test_no_rule_applies_to_an_unseen_end(code, reason, action, mode):
-    policy = FailurePolicy(rules=(FailureRule(ALL_CODES, action),))
-    spec = replace(SPEC, completion=Completion(mode=mode), failure_policy=policy)
-    pod = begun_again(code, reason)
-    record = assess(pod, spec=replace(spec, backoff_limit=1)).record
-    assert (record.state, record.finished_in_pod, record.ignored_failures) == ("Active", 1, 0)
-    assert record.exit_code is None
-    failed = assess(pod, spec=replace(spec, backoff_limit=0)).record
-    assert (failed.state, failed.reason) == ("Failed", "BackoffLimitExceeded")
-    assert f"ended with an unknown exit code ({reason})" in failed.message
-
-
 def test_attempts_add_up_over_pods_and_failures_do_not():
     first = assess(crashed(restarts=1), spec=replace(SPEC, backoff_limit=9)).record
     assert first.attempts == 2
