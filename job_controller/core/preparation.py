@@ -7,7 +7,7 @@ the cordon. So nothing has to be remembered, and a crash at any point leaves not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ from job_controller.core.drain_actions import (
 from job_controller.core.plan import (
     Action,
 )
-from job_controller.core.rollout.kept_nodes import PREPARING
+from job_controller.core.rollout.kept_nodes import has_taken_turn
 from job_controller.core.state.cordons import find_own_cordons, mark_of, other_mark
 from job_controller.core.state.evictions import NodeDrain, describe_left
 from job_controller.core.state.exclusive import is_at_work
@@ -77,7 +77,9 @@ def prepare_nodes(
     """
     job = snapshot.job
     if not (job.spec.cordons or job.spec.exclusive or find_own_cordons(snapshot)):
-        return Preparation(due)
+        unrecorded = _find_unrecorded(snapshot, counts, due)
+        ready = tuple(pod for pod in due if pod.node_name not in unrecorded)
+        return Preparation(ready, records=unrecorded, is_unrecorded=bool(unrecorded))
     mark, drain = mark_of(job), job.spec.drain
     records = {
         pod.node_name: _in_use(counts.nodes[pod.node_name].record, words)
@@ -105,15 +107,9 @@ def prepare_nodes(
         records[name] = _draining(record, known.get(name), found, now)
         if found is not None and found.due:
             evictions.append(EvictPods(name, found.due, drain.grace_period_seconds))
-    is_unrecorded = False
-    if job.spec.rollout is not None:
-        unrecorded = [pod for pod in ready if _is_preparing(known.get(pod.node_name))]
-        ready = [pod for pod in ready if pod not in unrecorded]
-        records |= {
-            pod.node_name: _prepared(counts.nodes[pod.node_name].record, known[pod.node_name])
-            for pod in unrecorded
-        }
-        is_unrecorded = bool(unrecorded)
+    unrecorded = _find_unrecorded(snapshot, counts, ready)
+    ready = [pod for pod in ready if pod.node_name not in unrecorded]
+    records |= unrecorded
     over = _find_over(snapshot, counts, run, {pod.node_name for pod in due})
     # A pod whose DaemonSet was deleted may have lost the label by which its end is seen.
     is_waiting = len(ready) < len(due) or bool(snapshot.left_pods)
@@ -132,7 +128,7 @@ def prepare_nodes(
         ),
         records,
         _wakes_at(counts, now, is_changing=is_changing, is_waiting=is_waiting),
-        is_unrecorded,
+        bool(unrecorded),
     )
 
 
@@ -173,17 +169,27 @@ def _what_uses(snapshot: Snapshot, node: Node, mark: CordonMark) -> str:
     return ""
 
 
-def _is_preparing(known: NodeRecord | None) -> bool:
-    """Return whether the report says that the node is not ready for its turn.
+def _find_unrecorded(
+    snapshot: Snapshot, counts: NodeCounts, ready: Sequence[Pod]
+) -> dict[str, NodeRecord]:
+    """Return the new records of the nodes whose turn the report does not show well enough.
 
-    It is to say first that it is. Once the gate is removed and the pod is gone, only the report
-    shows whether the node took its turn.
+    It is to have the pod first, and that the node is ready. Once the gate is removed and the pod is
+    gone, only the report shows whether the node took its turn.
     """
-    return known is not None and known.reason in PREPARING
+    if snapshot.job.spec.rollout is None:
+        return {}
+    known, ledger = merge_records(snapshot), merge_evidence(snapshot)
+    uids = snapshot.pod_uids - {pod.uid for pod in ready}
+    return {
+        name: _prepared(counts.nodes[name].record, known[name])
+        for name in (pod.node_name for pod in ready)
+        if not has_taken_turn(known[name], ledger.get(name), uids)
+    }
 
 
 def _prepared(record: NodeRecord, known: NodeRecord) -> NodeRecord:
-    """Return the record of a node that is ready for its turn; its drain has begun by then."""
+    """Return the record of a node that is ready for its turn; its drain may have begun by then."""
     return replace(record, drain_started_at=known.drain_started_at)
 
 

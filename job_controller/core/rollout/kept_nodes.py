@@ -25,13 +25,13 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_r
 _HAD_TURN: Final = frozenset({NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED})
 # With one of these reasons a node waits for more than its turn. Its gate is removed once the report
 # has another one (see `core.preparation`).
-PREPARING: Final = frozenset(
+_PREPARING: Final = frozenset(
     {NodeReason.DRAINING, NodeReason.DRAIN_BLOCKED, NodeReason.NODE_IN_USE}
 )
 # With one of these reasons the pod of a waiting node was not on its node yet.
 _BEFORE_NODE: Final = frozenset(
     {
-        *PREPARING,
+        *_PREPARING,
         NodeReason.FOREIGN_SCHEDULING_GATE,
         NodeReason.POD_TAKEN_BACK,
         NodeReason.UNSCHEDULABLE,

@@ -58,8 +58,9 @@ def waiting(*names, drain=DRAIN, cordon=False, **changes):
 
 
 def turns(cluster, *names, **record):
+    has_turn = {"state": "Waiting", "reason": "SchedulingGated", "turnAt": TURN} | record
     states = {
-        name: {"uid": f"{name}-uid", "state": "Waiting", "turnAt": TURN} | record for name in names
+        name: {"uid": f"{name}-uid", "podUID": gated_pod(name).uid} | has_turn for name in names
     }
     cluster.report_status = {"nodeStates": states}
     return cluster

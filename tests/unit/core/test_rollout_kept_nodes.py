@@ -1,6 +1,7 @@
 """A step of a few nodes stays with them, whatever becomes of them before their next turn."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -9,7 +10,7 @@ from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Check, Order, Step
 from daemonset_job.api.taints import Taint
 from job_controller.core.plan import DeletePods, RefusedWrite
-from tests.unit.builders import gated_pod, make_node
+from tests.unit.builders import gated_pod, make_node, make_pod
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld, steps
 from tests.unit.core.runs import acts, spec
 
@@ -59,6 +60,31 @@ def test_a_node_may_have_begun_whose_gate_was_removed_by_a_controller_that_ended
     world.step(120)
     assert world.started == []
     assert "its nodes have left: a" in world.condition("Suspended")[2]
+
+
+def test_the_record_has_the_next_pod_of_a_node_before_its_gate_is_removed():
+    world = RolloutWorld(*NODES, rollout=CANARY, failure_policy=WITHIN_ONE)
+    while not world.started:
+        world.step()
+    world.seen = timedelta(seconds=5)
+    # The scheduler finds no room for its pod, which is deleted. The next one waits at the gate.
+    full = {"unschedulable_message": "0/4 nodes are available", "is_scheduled": False}
+    world.put(make_pod("a", uid="pod-a-1", state="", **full))
+    world.step(2)
+    states = world.cluster.report_status["nodeStates"]
+    assert states["a"]["reason"] == "Unschedulable"
+    world.put(gated_pod("a", serial=2))
+    world.limit = 1
+    for _ in range(10):
+        if world.started == ["a"]:
+            world.step()
+    assert world.started == ["a", "a"]
+    # The controller has ended after that, and the node leaves with its pod meanwhile.
+    world.limit = None
+    world.remove("a")
+    world.cluster.desired = 3
+    world.step(120)
+    assert world.started == ["a", "a"], "nothing shows that it has not begun"
 
 
 @pytest.mark.parametrize("order", list(Order))
