@@ -8,7 +8,7 @@ has its name. The run would fail for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -42,6 +42,8 @@ RETRY_SECONDS = 5.0
 TIMEOUT_SECONDS = 5.0
 # A repeated read that is due already is given this long.
 _RETRY_SECONDS_AT_LEAST = 0.1
+_FAILED = frozenset({NodeState.FAILED})
+_AWAY_OR_FAILED = _FAILED | {NodeState.UNREACHABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +188,13 @@ def find_nodes_to_confirm(
     nodes = [node for node in snapshot.nodes.values() if node.name not in read]
     away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
     lost = find_lost_ends(snapshot, nodes, now)
-    away += [node for node in nodes if node.name in lost]
-    records = merge_records(snapshot) if away else {}
-    away = [node for node in away if not _is_settled(snapshot.job, node, records)]
-    return away + find_nearly_given_up(snapshot, nodes, now)
+    ended = [node for node in nodes if node.name in lost]
+    records = merge_records(snapshot) if away or ended else {}
+    job = snapshot.job
+    away = [node for node in away if not _is_settled(job, node, records, _AWAY_OR_FAILED)]
+    # One that is recorded as unreachable can still fail: a new machine may have its name.
+    ended = [node for node in ended if not _is_settled(job, node, records, _FAILED)]
+    return away + ended + find_nearly_given_up(snapshot, nodes, now)
 
 
 def postpone_failed_reads(
@@ -218,13 +223,14 @@ def postpone_failed_reads(
     return replace(snapshot, seen=seen)
 
 
-def _is_settled(job: Job, node: Node, records: Mapping[str, NodeRecord]) -> bool:
-    """Return whether the node's recorded state can no longer become unreachable."""
+def _is_settled(
+    job: Job, node: Node, records: Mapping[str, NodeRecord], states: Collection[NodeState]
+) -> bool:
+    """Return whether the node is recorded as completed, or with one of these states."""
     record = records.get(node.name)
     if record is None or record.uid != node.uid:
         return False
     # Completed is final; the others are until the next retry.
     return record.state == NodeState.COMPLETED or (
-        record.retry == job.retry_request
-        and record.state in {NodeState.FAILED, NodeState.UNREACHABLE}
+        record.retry == job.retry_request and record.state in states
     )

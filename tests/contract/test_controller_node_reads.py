@@ -300,6 +300,32 @@ async def test_a_new_machine_does_not_fail_for_the_end_of_the_old_one(
 
 
 @pytest.mark.parametrize("mode", ["Log", "Exit"])
+async def test_a_new_machine_does_not_fail_for_the_end_of_one_that_was_unreachable(
+    server, cluster, mode
+):
+    """The cache does not have it yet, when its kubelet reports the pod of the old one."""
+    async with running(server):
+        policy = {"action": "Continue", "pods": "Keep"}
+        cluster.apply(backoffLimit=0, completion={"mode": mode}, failurePolicy=policy)
+        await until(cluster.is_settled)
+        node = server.get(NODES, "a", "")
+        make_ready(server, "a", "False")
+        await until(lambda: cluster.status()["nodes"]["unreachable"] == 1, 90)
+        server.silence_watches(NODES)
+        cluster.plays = False
+        await asyncio.sleep(5)
+        server.remove(NODES, "a", "")
+        server.put(NODES, {"metadata": {"name": "a"}, "status": node["status"]})
+        lose_task(server, cluster)
+        await asyncio.sleep(40)
+        # Whatever changes has the Job looked at again.
+        labels = {"metadata": {"labels": {"number": "1"}}}
+        server.patch(PODS, cluster.pod("b")["metadata"]["name"], labels)
+        await asyncio.sleep(15)
+        assert cluster.status()["nodes"]["failed"] == 0
+
+
+@pytest.mark.parametrize("mode", ["Log", "Exit"])
 async def test_a_node_fails_for_a_lost_end_although_it_cannot_be_read(server, cluster, mode):
     async with running(server):
         cluster.apply(backoffLimit=0, completion={"mode": mode})

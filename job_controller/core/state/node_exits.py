@@ -175,22 +175,15 @@ def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) ->
     pod, evidence = inputs.pod, inputs.evidence
     is_of_pod = evidence is not None and evidence.pod_uid == pod.uid
     was_read = is_of_pod and evidence is not None and evidence.attempt >= record.finished_in_pod
+    first = context.first_seen(task_ended(pod, record.finished_in_pod))
     if context.spec.completion.mode != CompletionMode.LOG:
-        first = context.first_seen(task_ended(pod, record.finished_in_pod))
         if was_read or not context.spec.failure_log_lines:
             return first
         return first + EXIT_LINES_GRACE
-    sighting = context.seen.get(task_ended(pod, record.finished_in_pod))
-    if sighting is not None:
-        seen_at = sighting.first
-    else:
-        # An earlier process recorded this end, and the pod no longer shows it.
-        ours = (known.first for fact, known in context.seen.items() if fact.uid == pod.uid)
-        seen_at = min(ours, default=context.now)
     if was_read:
-        return seen_at + READ_LOG_GRACE
+        return first + READ_LOG_GRACE
     # What the terminator finds in a log can be recorded only where there is room for it.
-    return max(seen_at, context.first_seen(LEDGER_ROOM)) + UNREAD_LOG_GRACE
+    return max(first, context.first_seen(LEDGER_ROOM)) + UNREAD_LOG_GRACE
 
 
 def failed_record(

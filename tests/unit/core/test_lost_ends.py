@@ -8,9 +8,11 @@ import pytest
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.container import Container
 from daemonset_job.api.job_spec import Completion, FailurePolicy, FailureRule
+from daemonset_job.api.node_record import NodeRecord
+from job_controller.core.state.counting import count_nodes
 from job_controller.core.state.first_seen import LEDGER_ROOM, Sighting, task_ended
 from job_controller.core.state.node_exits import find_lost_ends
-from tests.unit.builders import NOW, make_cluster
+from tests.unit.builders import NOW, START, done, make_cluster, make_node, seen_before
 from tests.unit.core.node_states import OLD, SPEC, assess, with_container
 
 UNSEEN = Container(
@@ -80,3 +82,50 @@ def test_no_rule_applies_to_an_unseen_end(code, reason, action, mode):
     failed = assess(pod, spec=replace(spec, backoff_limit=0)).record
     assert (failed.state, failed.reason) == ("Failed", "BackoffLimitExceeded")
     assert f"ended with an unknown exit code ({reason})" in failed.message
+
+
+@pytest.mark.parametrize(("code", "reason"), UNSEEN_CODES)
+def test_a_completed_node_has_no_code_of_an_unseen_end(code, reason):
+    pod = with_container(state="terminated", exit_code=code, reason=reason, finished_at=OLD)
+    record = assess(pod, evidence=replace(done("a"), pod_uid=pod.uid)).record
+    assert (record.state, record.exit_code) == ("Completed", None)
+
+
+COUNTED_AGAIN = Container("running", last_exit_code=137, last_reason="ContainerStatusUnknown")
+
+
+def counted_again(mode):
+    """Return a cluster after a restart of the controller; the kubelet of a counts from 0 again."""
+    cluster = make_cluster("a")
+    completion = Completion(mode=mode)
+    changes = {"backoff_limit": 0, "failure_log_lines": 0, "completion": completion}
+    cluster.job = replace(cluster.job, spec=replace(cluster.job.spec, **changes))
+    cluster.pods[0] = replace(cluster.pods[0], container=COUNTED_AGAIN)
+    record = {"uid": "a-uid", "state": "Active", "finishedInPod": 1}
+    record["podUID"] = cluster.pods[0].uid
+    cluster.report_status = {"nodeStates": {"a": record}}
+    return cluster
+
+
+@pytest.mark.parametrize(("mode", "seconds"), [("Log", 5), ("Exit", 0)])
+def test_a_node_is_read_for_an_end_that_only_its_record_has(mode, seconds):
+    cluster = counted_again(mode)
+    snapshot = seen_before(cluster.snapshot(), timedelta(seconds=seconds))
+    assert set(find_lost_ends(snapshot, cluster.nodes.values(), NOW)) == {"a"}
+
+
+@pytest.mark.parametrize(("mode", "seconds"), [("Log", 30), ("Exit", 0)])
+def test_such_an_end_fails_its_node_after_a_restart_of_the_controller_too(mode, seconds):
+    """Else the time would begin again in each pass."""
+    snapshot = seen_before(counted_again(mode).snapshot(), timedelta(seconds=seconds))
+    node = count_nodes(snapshot, NOW).nodes["a"]
+    assert (node.state, node.record.reason) == ("Failed", "BackoffLimitExceeded")
+
+
+def test_a_node_that_is_unreachable_is_looked_at_when_it_may_fail():
+    """It is read from then on for two minutes at most, and no event may come in that time."""
+    pod, away = begun_again(*UNSEEN_CODES[0]), make_node("a", ready=False, ready_changed_at=START)
+    known = NodeRecord(away.uid, "Unreachable", attempts=1, pod_uid=pod.uid)
+    spec = replace(SPEC, backoff_limit=0)
+    found = assess(pod, record=known, node=away, spec=spec, seen=10)
+    assert (found.record.state, found.wake_at) == ("Unreachable", NOW + timedelta(seconds=20))
