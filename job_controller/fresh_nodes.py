@@ -26,7 +26,7 @@ from daemonset_job.kube.client.resource import NODES
 from daemonset_job.runtime.clock import Clock
 from job_controller.core.state.first_seen import node_left, node_not_ready, nodes_not_ready_for
 from job_controller.core.state.left_nodes import find_nearly_given_up, left_limit
-from job_controller.core.state.node_exits import find_lost_ends, lost_end_grace
+from job_controller.core.state.node_exits import find_lost_ends
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # If a zone fails, many nodes of many Jobs are due at the same moment. A node that was read within
@@ -215,8 +215,8 @@ def postpone_failed_reads(
         due_at = now + timedelta(seconds=max(each.retry_at - moment, _RETRY_SECONDS_AT_LEAST))
         not_ready = node_not_ready(each.known, snapshot.job.retry_request)
         times = {not_ready: limit, node_left(each.known): left_limit(snapshot)}
-        if each.known.name in lost:
-            times[lost[each.known.name]] = lost_end_grace(snapshot.job.spec)
+        if (end := lost.get(each.known.name)) is not None:
+            times[end.fact] = end.grace
         for fact, time in times.items():
             if fact in seen:
                 seen[fact] = replace(seen[fact], first=max(seen[fact].first, due_at - time))
