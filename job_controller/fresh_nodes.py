@@ -8,7 +8,7 @@ has its name. The run would fail for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -26,7 +26,7 @@ from daemonset_job.kube.client.resource import NODES
 from daemonset_job.runtime.clock import Clock
 from job_controller.core.state.first_seen import node_left, node_not_ready, nodes_not_ready_for
 from job_controller.core.state.left_nodes import find_nearly_given_up, left_limit
-from job_controller.core.state.node_exits import find_lost_ends, lost_end_grace
+from job_controller.core.state.node_exits import find_lost_ends
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # If a zone fails, many nodes of many Jobs are due at the same moment. A node that was read within
@@ -42,6 +42,8 @@ RETRY_SECONDS = 5.0
 TIMEOUT_SECONDS = 5.0
 # A repeated read that is due already is given this long.
 _RETRY_SECONDS_AT_LEAST = 0.1
+_FAILED = frozenset({NodeState.FAILED})
+_AWAY_OR_FAILED = _FAILED | {NodeState.UNREACHABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +188,13 @@ def find_nodes_to_confirm(
     nodes = [node for node in snapshot.nodes.values() if node.name not in read]
     away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
     lost = find_lost_ends(snapshot, nodes, now)
-    away += [node for node in nodes if node.name in lost]
-    records = merge_records(snapshot) if away else {}
-    away = [node for node in away if not _is_settled(snapshot.job, node, records)]
-    return away + find_nearly_given_up(snapshot, nodes, now)
+    ended = [node for node in nodes if node.name in lost]
+    records = merge_records(snapshot) if away or ended else {}
+    job = snapshot.job
+    away = [node for node in away if not _is_settled(job, node, records, _AWAY_OR_FAILED)]
+    # One that is recorded as unreachable can still fail: a new machine may have its name.
+    ended = [node for node in ended if not _is_settled(job, node, records, _FAILED)]
+    return away + ended + find_nearly_given_up(snapshot, nodes, now)
 
 
 def postpone_failed_reads(
@@ -210,21 +215,22 @@ def postpone_failed_reads(
         due_at = now + timedelta(seconds=max(each.retry_at - moment, _RETRY_SECONDS_AT_LEAST))
         not_ready = node_not_ready(each.known, snapshot.job.retry_request)
         times = {not_ready: limit, node_left(each.known): left_limit(snapshot)}
-        if each.known.name in lost:
-            times[lost[each.known.name]] = lost_end_grace(snapshot.job.spec)
+        if (end := lost.get(each.known.name)) is not None:
+            times[end.fact] = end.grace
         for fact, time in times.items():
             if fact in seen:
                 seen[fact] = replace(seen[fact], first=max(seen[fact].first, due_at - time))
     return replace(snapshot, seen=seen)
 
 
-def _is_settled(job: Job, node: Node, records: Mapping[str, NodeRecord]) -> bool:
-    """Return whether the node's recorded state can no longer become unreachable."""
+def _is_settled(
+    job: Job, node: Node, records: Mapping[str, NodeRecord], states: Collection[NodeState]
+) -> bool:
+    """Return whether the node is recorded as completed, or with one of these states."""
     record = records.get(node.name)
     if record is None or record.uid != node.uid:
         return False
     # Completed is final; the others are until the next retry.
     return record.state == NodeState.COMPLETED or (
-        record.retry == job.retry_request
-        and record.state in {NodeState.FAILED, NodeState.UNREACHABLE}
+        record.retry == job.retry_request and record.state in states
     )

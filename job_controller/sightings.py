@@ -80,4 +80,9 @@ def observe(snapshot: Snapshot) -> ObservedObjects:
         ending=find_ending(snapshot, pods),
         waiting=find_waiting(snapshot),
         failed_owned=find_failed(snapshot.owned_jobs),
+        ended={
+            record.pod_uid: record.finished_in_pod
+            for record in records.values()
+            if record.finished_in_pod
+        },
     )

@@ -256,9 +256,9 @@ async def test_a_deleted_node_that_the_cache_still_has_does_not_fail_the_run(ser
         assert cluster.status()["phase"] == "Running"
 
 
-def lose_task(server, cluster):
-    """Have the kubelet of node a report that it lost the task's container, and started another."""
-    pod = cluster.pod("a")
+def lose_task(server, cluster, node="a"):
+    """Have the kubelet of a node report that it lost the task's container, and started another."""
+    pod = cluster.pod(node)
     kind = "containerStatuses"
     if "initContainerStatuses" in pod["status"]:
         kind = "initContainerStatuses"
@@ -300,6 +300,32 @@ async def test_a_new_machine_does_not_fail_for_the_end_of_the_old_one(
 
 
 @pytest.mark.parametrize("mode", ["Log", "Exit"])
+async def test_a_new_machine_does_not_fail_for_the_end_of_one_that_was_unreachable(
+    server, cluster, mode
+):
+    """The cache does not have it yet, when its kubelet reports the pod of the old one."""
+    async with running(server):
+        policy = {"action": "Continue", "pods": "Keep"}
+        cluster.apply(backoffLimit=0, completion={"mode": mode}, failurePolicy=policy)
+        await until(cluster.is_settled)
+        node = server.get(NODES, "a", "")
+        make_ready(server, "a", "False")
+        await until(lambda: cluster.status()["nodes"]["unreachable"] == 1, 90)
+        server.silence_watches(NODES)
+        cluster.plays = False
+        await asyncio.sleep(5)
+        server.remove(NODES, "a", "")
+        server.put(NODES, {"metadata": {"name": "a"}, "status": node["status"]})
+        lose_task(server, cluster)
+        await asyncio.sleep(40)
+        # Whatever changes has the Job looked at again.
+        labels = {"metadata": {"labels": {"number": "1"}}}
+        server.patch(PODS, cluster.pod("b")["metadata"]["name"], labels)
+        await asyncio.sleep(15)
+        assert cluster.status()["nodes"]["failed"] == 0
+
+
+@pytest.mark.parametrize("mode", ["Log", "Exit"])
 async def test_a_node_fails_for_a_lost_end_although_it_cannot_be_read(server, cluster, mode):
     async with running(server):
         cluster.apply(backoffLimit=0, completion={"mode": mode})
@@ -308,6 +334,23 @@ async def test_a_node_fails_for_a_lost_end_although_it_cannot_be_read(server, cl
         lose_task(server, cluster)
         await until(lambda: cluster.condition("Failed"), 180)
         assert len(node_reads(server)) < 40
+
+
+async def test_nodes_with_lost_ends_are_read_when_they_may_fail_and_not_before(server):
+    """After the failure of a zone there are many, and their Job changes all the time."""
+    lost = [f"n{number}" for number in range(20)]
+    cluster = FakeCluster(server, "z", *lost)
+    async with running(server):
+        cluster.apply(backoffLimit=0, failurePolicy={"action": "Continue"})
+        await until(cluster.is_settled)
+        for name in lost:
+            lose_task(server, cluster, name)
+        for number in range(80):
+            await asyncio.sleep(0.5)
+            labels = {"metadata": {"labels": {"number": str(number)}}}
+            server.patch(PODS, cluster.pod("z")["metadata"]["name"], labels)
+        await until(lambda: cluster.status()["nodes"]["failed"] == len(lost))
+        assert len(lost) <= len(node_reads(server)) <= 3 * len(lost)
 
 
 async def test_nodes_that_stay_away_are_read_once_for_all_jobs(server, cluster):

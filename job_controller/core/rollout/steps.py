@@ -202,11 +202,11 @@ def _runs_again(snapshot: Snapshot) -> bool:
     """Return whether a person has just asked that nodes run the task again that have begun.
 
     The request is open until the Job's status has it, and with it what follows for the step. It
-    waits while the API server refuses the report. Else the check would fail in one pass and be
-    forgotten in the next one, again and again.
+    waits for the report while the API server refuses that. Else the check would fail in one pass
+    and be forgotten in the next one, again and again. Once the report has it, it does not wait.
     """
     job = snapshot.job
-    if RefusedWrite.REPORT in snapshot.refusals:
+    if RefusedWrite.REPORT in snapshot.refusals and find_unrecorded(snapshot):
         return False
     return job.has_open_request and any(
         record.earlier_pods and record.rerun == job.rerun.id

@@ -195,7 +195,8 @@ class ObservedObjects:
     can be recorded. `without_results` are the UIDs of completed nodes that lack results. `draining`
     is when the drains of nodes began by their records. `ending` are the names of nodes
     without a current pod on which an earlier one has not ended. `waiting`: see `placement_wait`.
-    `failed_owned` are the UIDs of owned Jobs that have failed.
+    `failed_owned` are the UIDs of owned Jobs that have failed. `ended` is how many starts of the
+    task have ended by the records, by the UID of the pod.
     """
 
     pods: Mapping[str, Pod]
@@ -210,6 +211,7 @@ class ObservedObjects:
     ending: Collection[str] = ()
     waiting: Fact | None = None
     failed_owned: Collection[str] = ()
+    ended: Mapping[str, int] = field(default_factory=dict)
 
 
 def update_sightings(
@@ -227,7 +229,7 @@ def update_sightings(
         node = observed.nodes[name]
         if not node.ready:
             holding.add(node_not_ready(node, observed.retry))
-        if newest := _newest_end(pod, ends.get(pod.uid)):
+        if newest := _newest_end(pod, ends.get(pod.uid), observed.ended.get(pod.uid, 0)):
             holding.add(newest)
         if name in observed.failed or has_started(pod):
             settled.add(pods_rejected(node, observed.retry, pod.revision))
@@ -282,10 +284,14 @@ def nodes_not_ready_for(
 _INTERMITTENT: Final = frozenset({BLOCKED, UNEXPLAINED, REJECTED, UNSCHEDULABLE})
 
 
-def _newest_end(pod: Pod, known: Fact | None) -> Fact | None:
-    """Return the fact about the newest end of the task; its count never decreases."""
+def _newest_end(pod: Pod, known: Fact | None, recorded: int) -> Fact | None:
+    """Return the fact about the newest end of the task; its count never decreases.
+
+    Nor is it below what an earlier process has `recorded`: the kubelet of a machine that is
+    installed again counts from 0.
+    """
     count = ended_count(pod.container) if pod.container is not None else 0
-    count = max(count, known.start if known is not None else 0)
+    count = max(count, recorded, known.start if known is not None else 0)
     return task_ended(pod, count) if count else None
 
 

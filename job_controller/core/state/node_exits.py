@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from daemonset_job.api.choices import CompletionMode, RuleAction
 from daemonset_job.api.container import STATUS_UNKNOWN, Container, ended_count
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
+from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.first_seen import LEDGER_ROOM, Fact, task_ended
 from job_controller.core.state.node_context import NodeInputs, RunContext
-from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.sanitize import single_line
 
 # A task that printed the token and then exited has completed. So its exit is assessed only after
@@ -95,14 +97,21 @@ def _may_have_succeeded(context: RunContext, code: int | None, container: Contai
     return is_forgotten and context.spec.completion.mode != CompletionMode.LOG
 
 
-def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> dict[str, Fact]:
-    """Return those of the nodes, by name, that may fail soon for an end the kubelet did not see.
+@dataclass(frozen=True, slots=True)
+class LostEnd:
+    """An end that the kubelet did not see; its node fails `grace` after its sighting."""
 
-    The machine may be a new one with the name of the old, and the cache may not show that yet. The
-    fact is the end, from whose sighting the time counts (`lost_end_grace`).
+    fact: Fact
+    grace: timedelta
+
+
+def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> dict[str, LostEnd]:
+    """Return those of the nodes, by name, that may fail now for an end the kubelet did not see.
+
+    The machine may be a new one with the name of the old, and the cache may not show that yet.
     """
     spec, found = snapshot.job.spec, {}
-    limit, grace = spec.backoff_limit, lost_end_grace(spec)
+    limit = spec.backoff_limit
     # In mode Log a failure waits for room in the ledger, see `decidable_at`.
     room = snapshot.seen.get(LEDGER_ROOM) if spec.completion.mode == CompletionMode.LOG else None
     records = merge_records(snapshot)
@@ -113,6 +122,7 @@ def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> 
         if pod.container is not None
         and (pod.node_name in ended or ended_count(pod.container) > limit)
     }
+    ledger = merge_evidence(snapshot) if pods else {}
     for node in nodes if pods else ():
         if node.name not in pods:
             continue
@@ -123,15 +133,25 @@ def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> 
         sighting = snapshot.seen.get(end)
         if sighting is None or not _is_lost(spec, container, recorded):
             continue
+        grace = _lost_end_grace(spec, pod, _was_read(ledger.get(node.name), end))
         since = (sighting, room) if room is not None else (sighting,)
         if any(grace <= now - each.first < LOST_END_LIMIT for each in since):
-            found[node.name] = end
+            found[node.name] = LostEnd(end, grace)
     return found
 
 
-def lost_end_grace(spec: JobSpec) -> timedelta:
+def _lost_end_grace(spec: JobSpec, pod: Pod, was_read: bool) -> timedelta:
     """Return how long after its first sighting a node fails for a lost end at the earliest."""
-    return READ_LOG_GRACE if spec.completion.mode == CompletionMode.LOG else timedelta()
+    grace = timedelta()
+    if spec.completion.mode == CompletionMode.LOG:
+        grace = READ_LOG_GRACE if was_read else UNREAD_LOG_GRACE
+    return max(grace, SANDBOX_GRACE) if pod.sandbox_ended else grace
+
+
+def _was_read(evidence: Evidence | None, end: Fact) -> bool:
+    """Return whether the ledger says that the log was read up to that end of the task."""
+    is_of_pod = evidence is not None and evidence.pod_uid == end.uid
+    return is_of_pod and evidence is not None and evidence.attempt >= end.start
 
 
 def _is_lost(spec: JobSpec, container: Container, recorded: int) -> bool:
@@ -172,25 +192,16 @@ def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) ->
     """Return when the newest end of the task may be assessed: after a token in its log."""
     if not record.finished_in_pod:
         return context.now
-    pod, evidence = inputs.pod, inputs.evidence
-    is_of_pod = evidence is not None and evidence.pod_uid == pod.uid
-    was_read = is_of_pod and evidence is not None and evidence.attempt >= record.finished_in_pod
+    end = task_ended(inputs.pod, record.finished_in_pod)
+    was_read, first = _was_read(inputs.evidence, end), context.first_seen(end)
     if context.spec.completion.mode != CompletionMode.LOG:
-        first = context.first_seen(task_ended(pod, record.finished_in_pod))
         if was_read or not context.spec.failure_log_lines:
             return first
         return first + EXIT_LINES_GRACE
-    sighting = context.seen.get(task_ended(pod, record.finished_in_pod))
-    if sighting is not None:
-        seen_at = sighting.first
-    else:
-        # An earlier process recorded this end, and the pod no longer shows it.
-        ours = (known.first for fact, known in context.seen.items() if fact.uid == pod.uid)
-        seen_at = min(ours, default=context.now)
     if was_read:
-        return seen_at + READ_LOG_GRACE
+        return first + READ_LOG_GRACE
     # What the terminator finds in a log can be recorded only where there is room for it.
-    return max(seen_at, context.first_seen(LEDGER_ROOM)) + UNREAD_LOG_GRACE
+    return max(first, context.first_seen(LEDGER_ROOM)) + UNREAD_LOG_GRACE
 
 
 def failed_record(

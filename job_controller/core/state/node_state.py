@@ -28,7 +28,12 @@ from job_controller.core.state.node_context import (
     attempts_before,
     is_of_pod,
 )
-from job_controller.core.state.node_exits import decidable_at, exited_after_token, task_failure
+from job_controller.core.state.node_exits import (
+    decidable_at,
+    exited_after_token,
+    is_unseen,
+    task_failure,
+)
 from job_controller.core.state.node_observed import record_from_pod
 from job_controller.core.state.node_timeouts import timeout_failure
 from job_controller.core.state.node_unreachable import find_unreachable, with_absence
@@ -106,7 +111,8 @@ def _assess_unfinished(
     undrained, undrained_at = drain_failure(context, record, inputs)
     lost, lost_at = find_unreachable(context, record, inputs)
     if (ended := undrained or lost) is not None:
-        return NodeAssessment(ended)
+        # One that is unreachable may fail for its task at that time.
+        return NodeAssessment(ended, wake_at=failed_at)
     late, late_at = timeout_failure(context, record, inputs)
     if late is not None and context.predates_retry(inputs):
         return NodeAssessment(_record_before_retry(context, record, inputs), replace_pod=True)
@@ -214,11 +220,11 @@ def _completed(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
         return record
     own_pod = evidence.pod_uid in {"", inputs.pod.uid}
     started = container.started_at if own_pod and container is not None else None
-    attempts = 1
+    attempts, code = 1, None
     if own_pod and container is not None:
         # The record may be of an earlier pod: this one may have started and completed since.
         attempts = attempts_before(record, inputs.pod) + container.restart_count + 1
-    code = container.exit_code if own_pod and container is not None else None
+        code = None if is_unseen(container) else container.exit_code
     finished_at = evidence.completion_time
     started_at = record.started_at or (whole_seconds(started) if started else None)
     if started_at is not None and finished_at is not None and started_at > finished_at:

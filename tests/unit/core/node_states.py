@@ -36,8 +36,9 @@ def assess(
     node, pod = node or make_node("a"), pod or make_pod("a")
     failed = frozenset({"a"} if record is not None and record.state == "Failed" else ())
     since = now - timedelta(seconds=seen or 0)
+    ends = {record.pod_uid: record.finished_in_pod} if record is not None else {}
     sightings = update_sightings(
-        {}, ObservedObjects({"a": pod}, {"a": node}, failed, retry=retry), since
+        {}, ObservedObjects({"a": pod}, {"a": node}, failed, retry=retry, ended=ends), since
     )
     timeouts = Timeouts(start_seconds=300, unreachable_seconds=60)
     context = RunContext(spec, retry, timeouts, now, sightings, ended_at)

@@ -16,6 +16,7 @@ from job_controller.core.plan import (
     ApplyDaemonSet,
     DeleteDaemonSet,
     RefusedWrite,
+    WriteReportStatus,
     WriteStatus,
 )
 from job_controller.core.state.cordons import mark_of
@@ -184,6 +185,38 @@ def test_a_check_that_has_failed_stays_failed_while_a_rerun_waits_for_the_report
     assert world.cluster.report_status is not None
     reasons = [entry["reason"] for entry in world.cluster.report_status["history"]]
     assert "RerunRequested" in reasons
+
+
+@pytest.mark.parametrize("action", [FailureAction.PAUSE, FailureAction.FAIL_FAST])
+def test_a_rerun_that_the_report_has_forgets_the_failure_of_a_check_whatever_is_refused_then(
+    action: FailureAction,
+) -> None:
+    """The controller ends before it writes the status. After that the report is refused."""
+    check = Check(node_ready=True, timeout_seconds=0)
+    canary = Step(selector={"matchLabels": {"canary": "true"}}, check=check)
+    world = StandingWorld("a", "b", "c", rollout=steps(Step(nodes=1), canary))
+    change(world.cluster, failure_policy=FailurePolicy(action))
+    world.label("b", canary="true")
+    world.step(6)
+    world.complete("a")
+    world.step(6)
+    # The pod of a is deleted after its completion; the next one waits.
+    world.put(gated_pod("a", serial=5))
+    world.set_ready("b", is_ready=False)
+    world.complete("b")
+    world.step(10)
+    assert world.phase in {"Paused", "Failed"}
+    world.set_ready("b", is_ready=True)
+    world.cluster.job = replace(world.cluster.job, annotations={names.ANNOTATION_RERUN: "a@1"})
+    world.limit = 1
+    assert isinstance(world.step().actions[0], WriteReportStatus)
+    world.limit = None
+    world.extra = {"refusals": {RefusedWrite.REPORT: "quota"}}
+    world.step(3)
+    assert not world.cluster.job.has_open_request
+    world.extra = {}
+    world.step(3)
+    assert world.phase == "Running"
 
 
 def test_a_cordon_stays_while_the_task_of_an_earlier_revision_is_at_work() -> None:
