@@ -171,7 +171,7 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
             *exit_events(merge_records(snapshot), counts),
         ),
         requeue_after=min(waits, default=None),
-        is_urgent=counts.has_unrecorded_start
+        is_urgent=counts.is_record_urgent
         or unrecorded
         or bool(rollout.turns or rollout.set_aside or prepared.is_unrecorded)
         or _adds_history(snapshot, record),

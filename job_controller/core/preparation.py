@@ -78,8 +78,8 @@ def prepare_nodes(
     job = snapshot.job
     if not (job.spec.cordons or job.spec.exclusive or find_own_cordons(snapshot)):
         unrecorded = _find_unrecorded(snapshot, counts, due)
-        ready = tuple(pod for pod in due if pod.node_name not in unrecorded)
-        return Preparation(ready, records=unrecorded, is_unrecorded=bool(unrecorded))
+        recorded = tuple(pod for pod in due if pod.node_name not in unrecorded)
+        return Preparation(recorded, records=unrecorded, is_unrecorded=bool(unrecorded))
     mark, drain = mark_of(job), job.spec.drain
     records = {
         pod.node_name: _in_use(counts.nodes[pod.node_name].record, words)

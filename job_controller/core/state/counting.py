@@ -41,6 +41,7 @@ from job_controller.core.state.due_again import is_of_earlier_try, is_stale, sta
 from job_controller.core.state.failed_without_pod import find_failed_without_pod
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
+from job_controller.core.state.node_exits import is_fatal
 from job_controller.core.state.node_observed import record_from_pod
 from job_controller.core.state.node_pods import (
     current_pods,
@@ -87,7 +88,7 @@ class _NodesWithPod:
 
     nodes: Mapping[str, DesiredNode]
     surplus_pods: tuple[Pod, ...]
-    has_unrecorded_start: bool
+    is_record_urgent: bool
     wakes: tuple[datetime, ...]
 
 
@@ -161,7 +162,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         new_pods_are_gated=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
         is_altered=placement.is_altered,
         is_stalled=is_stalled,
-        has_unrecorded_start=found.has_unrecorded_start or bool(ending),
+        is_record_urgent=found.is_record_urgent or bool(ending),
         wake_at=min(wakes, default=None),
     )
 
@@ -197,7 +198,7 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
     nodes: dict[str, DesiredNode] = {}
     surplus_pods: list[Pod] = []
     wakes: list[datetime | None] = []
-    has_unrecorded_start = False
+    is_record_urgent = False
     for name, pod in facts.pods_by_node.items():
         node, record = snapshot.nodes[name], facts.records.get(name)
         if is_older_than_node(pod, node) or is_kept_off_by_taint(snapshot, pod, node):
@@ -233,10 +234,11 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
         wakes.append(assessment.wake_at)
         if not node.ready or pod.is_disrupted or pod.is_terminal:
             is_recorded = has_begun(record if record and record.uid == node.uid else None)
-            has_unrecorded_start |= has_begun(assessment.record) and not is_recorded
-    return _NodesWithPod(
-        nodes, tuple(surplus_pods), has_unrecorded_start, tuple(filter(None, wakes))
-    )
+            is_record_urgent |= has_begun(assessment.record) and not is_recorded
+        if is_fatal(facts.context, assessment.record.exit_code):
+            known = record.exit_code if record is not None else None
+            is_record_urgent |= known != assessment.record.exit_code
+    return _NodesWithPod(nodes, tuple(surplus_pods), is_record_urgent, tuple(filter(None, wakes)))
 
 
 def _assess_absent_nodes(

@@ -83,8 +83,9 @@ class NodeCounts:
         is_altered: Whether another client changed where the DaemonSet's pods run since the last
             apply.
         is_stalled: Whether the DaemonSet controller has not acted for a minute although it should.
-        has_unrecorded_start: Whether a node has begun, is losing its pod or may lose it by its
-            condition, and has no record of having begun. Without the pod nothing else shows it.
+        is_record_urgent: Whether the record lacks what nothing else may show soon. A node has
+            begun, and is losing its pod or may lose it by its condition. Or a task has ended with
+            an exit code for which a rule fails its node: the kubelet shows only the newest end.
         wake_at: The next time at which the counts may change without an event, None for never.
     """
 
@@ -105,7 +106,7 @@ class NodeCounts:
     new_pods_are_gated: bool = True
     is_altered: bool = False
     is_stalled: bool = False
-    has_unrecorded_start: bool = False
+    is_record_urgent: bool = False
     wake_at: datetime | None = None
 
     def names(self, *states: NodeState) -> list[str]:

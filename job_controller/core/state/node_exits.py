@@ -70,7 +70,7 @@ def task_failure(
     if may_be_success or not record.finished_in_pod or pod.is_ended_by_cluster:
         # A disruption is no failure of the task: the DaemonSet controller creates another pod.
         return None, None
-    fatal = code is not None and context.rule_action(code) == RuleAction.FAIL
+    fatal = is_fatal(context, code)
     if not fatal and record.finished_in_pod - record.ignored_failures <= context.spec.backoff_limit:
         return None, None
     finished = container.finished_at or container.last_finished_at
@@ -86,6 +86,11 @@ def task_failure(
     before = record.attempts_in_earlier_pods
     message = record.message if is_shown else end_message(container, before)
     return failed_record(record, reason, message, at=finished), None
+
+
+def is_fatal(context: RunContext, code: int | None) -> bool:
+    """Return whether a rule fails the node for an end with this exit code."""
+    return code is not None and context.rule_action(code) == RuleAction.FAIL
 
 
 def _may_have_succeeded(context: RunContext, code: int | None, container: Container) -> bool:

@@ -26,7 +26,7 @@ from job_controller.core.state.node_context import (
     attempts_before,
     is_of_pod,
 )
-from job_controller.core.state.node_exits import end_message, is_unseen, last_code
+from job_controller.core.state.node_exits import end_message, is_fatal, is_unseen, last_code
 from job_controller.core.state.node_timeouts import SILENT_REASONS, find_start_fact, report_at
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
 
@@ -78,17 +78,21 @@ def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs)
     is_ignored = newly > 0 and not is_unseen(container) and context.ignores(code)
     ignored = newly if is_ignored else 0
     failing = count > 0 and not context.is_success(code)
+    is_kept = same_pod and failing and is_fatal(context, record.exit_code)
     started = container.started_at or pod.started_at
     reason, message = _not_restarting_reason(context, record, inputs, count)
     if not reason and failing:
         reason, message = NodeReason.RESTARTING, _message_of_end(record, container, base, count)
+        if is_kept and record.reason == NodeReason.RESTARTING:
+            message = record.message
     return replace(
         base,
         state=NodeState.ACTIVE,
         attempts=base.attempts_in_earlier_pods + container.restart_count + 1,
         finished_in_pod=max(count, base.finished_in_pod),
         ignored_failures=base.ignored_failures + ignored,
-        exit_code=code,
+        # A rule fails the node for this end, whatever became of the attempts after it.
+        exit_code=record.exit_code if is_kept else code,
         started_at=record.started_at or (whole_seconds(started) if started else None),
         reason=reason,
         message=message,

@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.choices import PodPolicy
+from daemonset_job.api.choices import CompletionMode, PodPolicy, RuleAction
+from daemonset_job.api.container import Container
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.job_spec import Completion, FailurePolicy, FailureRule, NodeSelection
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import ConditionType
 from job_controller.core.decide import decide
@@ -386,3 +387,46 @@ def test_a_paused_run_stays_paused_while_the_pod_of_a_failed_node_is_replaced():
     cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
     run(cluster)
     assert cluster.job.status.to_raw()["phase"] != "Paused"
+
+
+NO_RESTART = FailurePolicy(rules=(FailureRule((3,), RuleAction.FAIL),))
+
+
+def ended(cluster, *codes):
+    """Have the task of node a end with each of these exit codes, a pass after each."""
+    for count, code in enumerate(codes, start=1):
+        newest = Container("running", restart_count=count, last_exit_code=code, last_reason="Error")
+        cluster.pods[0] = replace(make_pod("a"), container=newest)
+        plan = run(cluster, seen=timedelta(seconds=1))
+    return plan
+
+
+@pytest.mark.parametrize("mode", list(CompletionMode))
+@pytest.mark.parametrize("later", [1, 75, 255])
+def test_a_rule_fails_a_node_although_its_next_attempt_ends_before_that(mode, later):
+    """The kubelet starts the task again at once; the failure waits for the log."""
+    cluster = spec(make_cluster("a", "b"), failure_policy=NO_RESTART, completion=Completion(mode))
+    plan = ended(cluster, 3, later)
+    assert plan.requeue_after <= 30.0
+    run(cluster, seen=timedelta(minutes=1))
+    record = cluster.report_status["nodeStates"]["a"]
+    assert (record["state"], record["reason"]) == ("Failed", "FailurePolicyRule")
+    assert record["exitCode"] == 3
+    assert record["message"].startswith("exit 3 at the first attempt")
+
+
+def test_a_later_attempt_that_succeeds_before_that_completes_the_node():
+    cluster = spec(
+        make_cluster("a"), failure_policy=NO_RESTART, completion=Completion(CompletionMode.EXIT)
+    )
+    ended(cluster, 3, 0)
+    run(cluster, seen=timedelta(minutes=1))
+    record = cluster.report_status["nodeStates"]["a"]
+    assert (record["state"], record["exitCode"]) != ("Failed", 3)
+
+
+def test_an_end_that_a_rule_fails_is_recorded_at_once():
+    """The kubelet shows only the newest end."""
+    cluster = spec(make_cluster("a", "b"), failure_policy=NO_RESTART)
+    assert ended(cluster, 3).is_urgent
+    assert not run(cluster, seen=timedelta(seconds=1)).is_urgent
