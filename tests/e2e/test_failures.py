@@ -102,9 +102,11 @@ def test_restarts_up_to_the_limit_and_then_success(cluster, namespace, folder):
 
 
 def test_rules_fail_at_once_and_ignore(cluster, namespace, folder):
+    """The kubelet starts a task again at once. Its next exit code does not change what failed."""
     first, second = cluster.nodes[0], cluster.nodes[1]
     script = (
-        f'[ "$NODE_NAME" = {first} ] && exit 42; '
+        f'[ "$NODE_NAME" = {first} ] && [ -e /basetarget/began ] && exit 1; '
+        f'[ "$NODE_NAME" = {first} ] && touch /basetarget/began && exit 42; '
         f'[ "$NODE_NAME" = {second} ] && [ ! -e /basetarget/again ]'
         " && touch /basetarget/again && exit 75; echo done; " + WAIT
     )
