@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "failure rule",
-        "A node whose task has ended with the exit code of a rule with Fail has completed since, or "
-        "has failed for that rule. An end counts that the controller could see: it was not "
+        "A node whose task has ended with the exit code of a rule with Fail has completed since, "
+        "or has failed for that rule. An end counts that the controller could see: it was not "
         "disturbed from then on, and the next end came a second later or more.",
         mutant="forgets_ends_of_rules",
         seed=9_500_000_000,
     ),
 )
-# So long the status of a container shows an end at least.
+# How long the status of a container has to show an end, so that it counts.
 SHOWN_SECONDS = 1.0
 
 
