@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.server import Raw
 
@@ -51,7 +52,9 @@ class FailureRules:
                 self._judge_node(spec, node, record)
 
     def judge_rest(self, job: Raw, records: Mapping[str, Raw]) -> None:
-        """Judge the records of the nodes of a Job at rest."""
+        """Judge the records of the nodes of a Job at rest, whose run has not ended."""
+        if is_true(job, "Complete") or is_true(job, "Failed"):
+            return
         for node, record in records.items():
             if record.get("state") == "Active":
                 self._judge_node(job["spec"], node, record)
