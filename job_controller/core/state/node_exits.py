@@ -76,8 +76,7 @@ def task_failure(
     finished = container.finished_at or container.last_finished_at
     moment = decidable_at(context, record, inputs)
     if pod.sandbox_ended:
-        ended = task_ended(pod, record.finished_in_pod)
-        moment = max(moment, context.first_seen(ended) + SANDBOX_GRACE)
+        moment = max(moment, _first_seen_end(context, record, pod) + SANDBOX_GRACE)
     if context.now < moment:
         return None, moment
     reason = NodeReason.FAILURE_POLICY_RULE if fatal else NodeReason.BACKOFF_LIMIT_EXCEEDED
@@ -217,10 +216,8 @@ def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) ->
     if not record.finished_in_pod:
         return context.now
     end = task_ended(inputs.pod, record.finished_in_pod)
-    was_read, first = _was_read(inputs.evidence, end), context.first_seen(end)
-    if is_fatal(context, record.exit_code):
-        # Ends that follow do not postpone the failure.
-        first = min(first, context.first_seen(ended_by_rule(inputs.pod.uid)))
+    was_read = _was_read(inputs.evidence, end)
+    first = _first_seen_end(context, record, inputs.pod)
     if context.spec.completion.mode != CompletionMode.LOG:
         if was_read or not context.spec.failure_log_lines:
             return first
@@ -229,6 +226,14 @@ def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) ->
         return first + READ_LOG_GRACE
     # What the terminator finds in a log can be recorded only where there is room for it.
     return max(first, context.first_seen(LEDGER_ROOM)) + UNREAD_LOG_GRACE
+
+
+def _first_seen_end(context: RunContext, record: NodeRecord, pod: Pod) -> datetime:
+    """Return since when the end on record is known; ends after that of a rule change nothing."""
+    first = context.first_seen(task_ended(pod, record.finished_in_pod))
+    if is_fatal(context, record.exit_code):
+        first = min(first, context.first_seen(ended_by_rule(pod.uid)))
+    return first
 
 
 def failed_record(

@@ -19,6 +19,7 @@ from job_controller.core.plan import (
     DeletePods,
     RefusedWrite,
     RemoveSchedulingGates,
+    WriteReportStatus,
     WriteStatus,
 )
 from job_controller.core.state.failure_budget import allowed_failures
@@ -410,11 +411,17 @@ def test_a_rule_fails_a_node_although_its_next_attempt_ends_before_that(mode, la
     cluster = spec(make_cluster("a", "b"), failure_policy=NO_RESTART, completion=Completion(mode))
     plan = ended(cluster, 3, later)
     assert plan.requeue_after <= 30.0
+    lines = Evidence(
+        "a-uid", pod_uid=cluster.pods[0].uid, last_lines=("of the next one",), attempt=2
+    )
+    cluster.evidence["a"] = lines
+    run(cluster, seen=timedelta(seconds=1))
+    assert not acts(run(cluster, seen=timedelta(seconds=1)), WriteReportStatus)
     run(cluster, seen=timedelta(minutes=1))
     record = cluster.report_status["nodeStates"]["a"]
     assert (record["state"], record["reason"]) == ("Failed", "FailurePolicyRule")
-    assert record["exitCode"] == 3
-    assert record["message"].startswith("exit 3 at the first attempt")
+    assert (record["exitCode"], record["finishedInPod"], record["attempts"]) == (3, 1, 3)
+    assert record["message"] == "exit 3 at the first attempt"
 
 
 def test_a_later_attempt_that_succeeds_before_that_completes_the_node():

@@ -237,8 +237,10 @@ def test_reports_of_nodes_whose_messages_have_no_room_are_written_until_nothing_
         make_pod("c", container=Container(state="waiting", reason="ErrImagePull", message=why)),
     ]
     cluster.evidence = {
-        name: Evidence(f"{name}-uid", pod_uid=f"pod-{name}-1", last_lines=("l" * 150,), attempt=9)
-        for name in "ab"
+        name: Evidence(
+            f"{name}-uid", pod_uid=f"pod-{name}-1", last_lines=("l" * 150,), attempt=attempt
+        )
+        for name, attempt in (("a", 3), ("b", 1))
     }
     reports = []
     for _ in range(4):
