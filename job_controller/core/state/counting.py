@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -279,7 +279,8 @@ def _record_starts_of_ending_pods(facts: _Facts) -> dict[str, NodeRecord]:
             known = record if record is not None and record.uid == node.uid else None
             inputs = NodeInputs(node, pod, None, known, None)
             start = known or NodeRecord(node.uid, NodeState.WAITING, retry=facts.context.retry)
-            record = record_from_pod(facts.context, start, inputs)
+            # Its end, if it has ended, may be that of its pod.
+            record = replace(record_from_pod(facts.context, start, inputs), exit_code=None)
             found[name] = stamp(
                 facts.snapshot.job, name, record, known, chosen_by=facts.chosen.get(name, "")
             )

@@ -18,7 +18,7 @@ from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.first_seen import LEDGER_ROOM, Fact, ended_by_rule, task_ended
-from job_controller.core.state.node_context import NodeInputs, RunContext
+from job_controller.core.state.node_context import NodeInputs, RunContext, is_of_pod
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.sanitize import single_line
 
@@ -60,8 +60,7 @@ def task_failure(
     """Return the record of a failure of the task, or None and when there may be one."""
     pod, evidence = inputs.pod, inputs.evidence
     if evidence is not None and evidence.failed_at and evidence.pod_uid == pod.uid:
-        failed = failed_record(record, NodeReason.FAILURE_TOKEN, "printed the failure token")
-        return replace(failed, finished_at=evidence.failure_time), None
+        return _failed_by_token(record, evidence), None
     container = pod.container
     code = record.exit_code
     if container is None or record.state != NodeState.ACTIVE:
@@ -85,6 +84,30 @@ def task_failure(
     before = record.attempts_in_earlier_pods
     message = record.message if is_shown else end_message(container, before)
     return failed_record(record, reason, message, at=finished), None
+
+
+def failure_in_earlier_pod(context: RunContext, inputs: NodeInputs) -> NodeRecord | None:
+    """Return the record of a failure that the pod before this one has shown, None without one.
+
+    That pod was deleted before its node could fail. Its record has what it showed until then: how a
+    task ends while its pod is being deleted says nothing. What the task prints counts all the same.
+    """
+    known, evidence = inputs.own_record, inputs.evidence
+    if known is None or known.state != NodeState.ACTIVE or known.retry != context.retry:
+        return None
+    if is_of_pod(known, inputs.pod):
+        return None
+    if evidence is not None and evidence.failed_at and evidence.pod_uid == known.pod_uid:
+        return _failed_by_token(known, evidence)
+    if known.reason == NodeReason.RESTARTING and is_fatal(context, known.exit_code):
+        reason = NodeReason.FAILURE_POLICY_RULE
+        return failed_record(known, reason, known.message, at=context.now)
+    return None
+
+
+def _failed_by_token(record: NodeRecord, evidence: Evidence) -> NodeRecord:
+    failed = failed_record(record, NodeReason.FAILURE_TOKEN, "printed the failure token")
+    return replace(failed, finished_at=evidence.failure_time)
 
 
 def is_fatal(context: RunContext, code: int | None) -> bool:

@@ -31,6 +31,7 @@ from job_controller.core.state.node_context import (
 from job_controller.core.state.node_exits import (
     decidable_at,
     exited_after_token,
+    failure_in_earlier_pod,
     is_unseen,
     task_failure,
 )
@@ -71,6 +72,8 @@ def assess_node(context: RunContext, inputs: NodeInputs) -> NodeAssessment:
         return _assess_failed(context, _with_last_line(record, inputs), inputs)
     if record.state == NodeState.FAILED and record.pod_uid == inputs.pod.uid:
         return NodeAssessment(record, replace_pod=True)
+    if (failure := failure_in_earlier_pod(context, inputs)) is not None:
+        return NodeAssessment(_with_last_line(failure, inputs))
     is_over = record.state == NodeState.FAILED or (
         # The record of a node that left before it was retried need not name a pod.
         record.state == NodeState.REMOVED and record.pod_uid != inputs.pod.uid

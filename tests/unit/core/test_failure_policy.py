@@ -455,3 +455,69 @@ def test_later_ends_do_not_postpone_the_failure_by_a_rule():
     assert plan.requeue_after == 1.0
     later = decide(cluster.snapshot(seen=seen), NOW + timedelta(seconds=1))
     assert acts(later, WriteStatus)[0].status.condition(ConditionType.FAILED).status
+
+
+def replaced(cluster, **changes):
+    """Have the pod of node a deleted, and its next one wait at the gate; return the record of a."""
+    cluster.pods[0] = replace(cluster.pods[0], is_terminating=True)
+    run(cluster)
+    cluster.pods[0] = gated_pod("a", **changes)
+    plan = run(cluster)
+    assert not acts(plan, DeletePods)
+    record = cluster.report_status["nodeStates"]["a"]
+    starts = [pod.node_name for each in acts(plan, RemoveSchedulingGates) for pod in each.pods]
+    assert (record["state"] == "Failed") != ("a" in starts)
+    return record
+
+
+@pytest.mark.parametrize("mode", list(CompletionMode))
+def test_a_rule_fails_a_node_although_its_pod_is_deleted_before_that(mode):
+    """A drain between the end and the failure: the next pod would do the work again."""
+    cluster = spec(
+        make_cluster("a", "b", gated=True), failure_policy=NO_RESTART, completion=Completion(mode)
+    )
+    ended(cluster, 3)
+    record = replaced(cluster)
+    assert (record["state"], record["reason"]) == ("Failed", "FailurePolicyRule")
+    assert (record["exitCode"], record["podUID"]) == (3, "pod-a-1")
+    assert record["message"].startswith("exit 3 at the first attempt")
+
+
+def test_a_failure_token_fails_a_node_although_its_pod_is_deleted_before_that():
+    cluster = make_cluster("a", "b", gated=True)
+    run(cluster)
+    cluster.evidence["a"] = Evidence(
+        "a-uid", pod_uid="pod-a-1", failed_at="2026-01-02T03:04:00Z", last_lines=("broken",)
+    )
+    record = replaced(cluster)
+    assert (record["state"], record["reason"]) == ("Failed", "FailureToken")
+    assert record["message"] == "printed the failure token: 'broken'"
+
+
+def test_a_retry_that_comes_before_the_next_pod_is_not_used_up_by_such_a_failure():
+    cluster = spec(make_cluster("a", "b", gated=True), failure_policy=NO_RESTART)
+    ended(cluster, 3)
+    cluster.evidence["a"] = Evidence("a-uid", pod_uid="pod-a-1", failed_at="2026-01-02T03:04:00Z")
+    cluster.pods[0] = replace(cluster.pods[0], is_terminating=True)
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    assert replaced(cluster)["state"] == "Waiting"
+
+
+def test_an_end_of_a_pod_that_is_being_deleted_fails_no_node():
+    """The rule may list the code with which the task ends on TERM."""
+    cluster = spec(make_cluster("a", "b", gated=True), failure_policy=NO_RESTART)
+    cluster.report_status = {}
+    killed = Container("terminated", exit_code=3, reason="Error", started_at=START)
+    cluster.pods[0] = replace(make_pod("a", container=killed), is_terminating=True)
+    run(cluster)
+    assert cluster.report_status["nodeStates"]["a"]["attempts"] == 1
+    assert replaced(cluster)["state"] == "Waiting"
+
+
+def test_nor_does_one_of_a_pod_that_was_disrupted():
+    cluster = spec(make_cluster("a", "b", gated=True), failure_policy=NO_RESTART)
+    killed = Container("terminated", exit_code=3, reason="Error", started_at=START)
+    evicted = make_pod("a", container=killed, phase="Failed", reason="Evicted")
+    cluster.pods[0] = evicted
+    run(cluster)
+    assert replaced(cluster)["state"] == "Waiting"
