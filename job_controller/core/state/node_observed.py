@@ -165,8 +165,11 @@ def _message_of_end(record: NodeRecord, container: Container, base: NodeRecord, 
 def _active_since(context: RunContext, record: NodeRecord, pod: Pod) -> datetime | None:
     """Return the start of the node's deadline, by the controller's clock; None before it.
 
-    It is recorded only for Jobs with such a deadline, so that it survives a restart.
+    It is recorded only for Jobs with such a deadline, so that it survives a restart. While the run
+    is suspended, a pod at the gate may not start. After that its node has the whole time again.
     """
+    if pod.is_gated and context.is_suspended:
+        return None
     if context.spec.node_deadline_seconds is None or pod.started_at is None:
         return record.active_since
     # The time of a pod that was deleted before its task started does not count.

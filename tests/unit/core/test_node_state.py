@@ -411,6 +411,30 @@ def test_the_deadline_of_a_node():
     assert assess(gated_pod("a"), spec=spec).wake_at is None
 
 
+def test_a_node_that_may_not_start_because_the_run_is_suspended_has_its_time_again():
+    """Its pod was deleted during the suspension, and it would fail when the run is resumed."""
+    spec, node = replace(SPEC, node_deadline_seconds=90), make_node("a")
+    record = assess(make_pod("a", started_at=START), spec=spec).record
+    assert record.active_since == NOW
+    late = NOW + timedelta(seconds=100)
+    for is_suspended in (True, False):
+        context = RunContext(spec, "", Timeouts(), late, is_suspended=is_suspended)
+        found = assess_node(context, NodeInputs(node, gated_pod("a"), None, record))
+        assert (found.record.state, found.wake_at) == ("Waiting", None)
+        record = found.record
+    pod = make_pod("a", uid=record.pod_uid, state="")
+    assert assess(pod, spec=spec, record=record, now=late).record.state == "Waiting"
+    accepted = assess(replace(pod, started_at=START), spec=spec, record=record, now=late)
+    assert accepted.record.active_since == late
+    assert accepted.wake_at <= late + timedelta(seconds=90)
+
+
+def test_a_pod_that_waits_for_anything_else_does_not_give_a_node_its_time_again():
+    spec = replace(SPEC, node_deadline_seconds=90)
+    record = assess(make_pod("a", started_at=START), spec=spec).record
+    assert assess(gated_pod("a"), spec=spec, record=record).record.active_since == NOW
+
+
 def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
     """It had all its time but a second when a user asked for a retry."""
     node = make_node("a")
