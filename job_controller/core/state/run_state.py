@@ -9,7 +9,12 @@ from typing import Final
 
 from daemonset_job.api.choices import FAST_ACTIONS, FailureAction
 from daemonset_job.api.job import Job
-from daemonset_job.api.reasons import CompleteReason, FailedReason, SuspendedReason
+from daemonset_job.api.reasons import (
+    CompleteReason,
+    FailedReason,
+    HistoryReason,
+    SuspendedReason,
+)
 from daemonset_job.api.rollback import is_rollback_requested
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import add_seconds
@@ -170,8 +175,8 @@ def _evaluate_unfinished(snapshot: Snapshot, counts: NodeCounts, now: datetime) 
         or _by_min_completed(snapshot.job, counts)
         or _by_nodes(job, counts)
         or _keep_pause(snapshot, counts)
-        or _by_deadline(job, now)
-        or RunState(RunOutcome.IN_PROGRESS, wake_at=deadline(job, now))
+        or _by_deadline(snapshot, now)
+        or RunState(RunOutcome.IN_PROGRESS, wake_at=_deadline_after_retry(snapshot, now))
     )
 
 
@@ -269,11 +274,30 @@ def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
     return RunState(RunOutcome.SUCCEEDED, CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT)
 
 
-def _by_deadline(job: Job, now: datetime) -> RunState | None:
-    limit = deadline(job, now)
+def _by_deadline(snapshot: Snapshot, now: datetime) -> RunState | None:
+    limit = _deadline_after_retry(snapshot, now)
     if limit is None or now < limit:
         return None
     return RunState(RunOutcome.FAILED, FailedReason.DEADLINE_EXCEEDED)
+
+
+def _deadline_after_retry(snapshot: Snapshot, now: datetime) -> datetime | None:
+    """Return the run's deadline, which a retry gives the whole time, also while the run goes on.
+
+    Then no condition has the time of the retry, but the report does.
+    """
+    job, limit, first = snapshot.job, deadline(snapshot.job, now), snapshot.first_report
+    seconds = job.spec.active_deadline_seconds
+    if limit is None or seconds is None or first is None:
+        return limit
+    times = [
+        entry.time
+        for entry in first.status.history
+        if entry.reason == HistoryReason.RETRY_REQUESTED and entry.time is not None
+    ]
+    if job.status.observed_retry != job.retry_request:
+        times.append(now)
+    return max([limit, *(add_seconds(time, seconds) for time in times)])
 
 
 def deadline(job: Job, now: datetime) -> datetime | None:

@@ -34,11 +34,16 @@ TELLING_SECONDS = 20.0
 
 @dataclass(slots=True)
 class Deadlines:
-    """Receives statuses; `began` by the UID of a Job."""
+    """Receives statuses; `began` by the UID of a Job.
+
+    So is `retried`, the time of a retry while the run went on. It restarts the deadline once it is
+    in the history of the report, which the API server may have refused.
+    """
 
     world: World
     oracle: Oracle
     began: dict[str, float] = field(default_factory=dict)
+    retried: dict[str, float] = field(default_factory=dict)
 
     def job_written(self, old: Raw, new: Raw) -> None:
         """Judge a status of a Job."""
@@ -57,6 +62,8 @@ class Deadlines:
             self._judge_end(new)
         if starts or resumed or (is_true(old, "Failed") and not is_true(new, "Failed")):
             self.began[uid] = min(now, self.world.decided_at.get(uid, now))
+        elif asked:
+            self.retried[uid] = now
 
     def _judge_end(self, job: Raw) -> None:
         uid, generation = job["metadata"]["uid"], job["status"]["observedGeneration"]
@@ -75,6 +82,7 @@ class Deadlines:
             return
         if any(is_true(job, type_) for type_ in ("Complete", "Failed", "Suspended")):
             return
+        began = max(began, self.retried.get(job["metadata"]["uid"], began))
         passed = self.world.loop.moment - began
         if passed > seconds + TELLING_SECONDS:
             self.oracle.violate("deadline", f"not failed after {passed:.0f} s, {seconds} s may be")

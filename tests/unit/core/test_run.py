@@ -252,6 +252,21 @@ def test_run_resumed_after_its_deadline_restarts_the_deadline(asked):
     assert conditions(cluster)["Failed"] == ("True", "DeadlineExceeded")
 
 
+def test_a_retry_of_failed_nodes_restarts_the_deadline_of_a_run_that_goes_on():
+    cluster = spec(three_nodes("Continue"), active_deadline_seconds=90)
+    run(cluster, START + timedelta(seconds=70))
+    assert cluster.report_status["nodeStates"]["b"]["state"] == "Failed"
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    plan = run(cluster, START + timedelta(seconds=89))
+    assert plan.requeue_after <= 90.0
+    cluster.pods[1] = make_pod("b", serial=5)
+    cluster.job = replace(cluster.job, annotations={})
+    plan = run(cluster, START + timedelta(seconds=91))
+    assert (cluster.job.status.phase, plan.requeue_after) == ("Running", 88.0)
+    run(cluster, START + timedelta(seconds=179))
+    assert conditions(cluster)["Failed"] == ("True", "DeadlineExceeded")
+
+
 def test_a_job_suspended_before_its_start_makes_nothing():
     job = make_job()
     job = replace(job, spec=replace(job.spec, suspend=True))
