@@ -88,6 +88,18 @@ def task_failure(
     return failed_record(record, reason, message, at=finished), None
 
 
+def failure_in_earlier_pod(context: RunContext, record: NodeRecord, pod: Pod) -> NodeRecord | None:
+    """Return the record of a failure by a rule, if its pod was deleted before the node failed.
+
+    The end of a task that was ended with its pod has another reason on record, or is not on record.
+    """
+    is_earlier = record.pod_uid not in {"", pod.uid} and record.retry == context.retry
+    is_restarting = record.state == NodeState.ACTIVE and record.reason == NodeReason.RESTARTING
+    if not (is_earlier and is_restarting and is_fatal(context, record.exit_code)):
+        return None
+    return failed_record(record, NodeReason.FAILURE_POLICY_RULE, record.message)
+
+
 def is_fatal(context: RunContext, code: int | None) -> bool:
     """Return whether a rule fails the node for an end with this exit code."""
     return code is not None and context.rule_action(code) == RuleAction.FAIL

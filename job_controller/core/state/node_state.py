@@ -31,6 +31,7 @@ from job_controller.core.state.node_context import (
 from job_controller.core.state.node_exits import (
     decidable_at,
     exited_after_token,
+    failure_in_earlier_pod,
     is_unseen,
     task_failure,
 )
@@ -67,6 +68,7 @@ def assess_node(context: RunContext, inputs: NodeInputs) -> NodeAssessment:
     record = _previous_record(context, inputs)
     if inputs.evidence is not None and inputs.evidence.is_completed:
         return _assess_completed(context, _completed(record, inputs), inputs)
+    record = failure_in_earlier_pod(context, record, inputs.pod) or record
     if record.state == NodeState.FAILED and record.retry == context.retry:
         return _assess_failed(context, _with_last_line(record, inputs), inputs)
     if record.state == NodeState.FAILED and record.pod_uid == inputs.pod.uid:

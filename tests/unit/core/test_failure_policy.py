@@ -430,3 +430,34 @@ def test_an_end_that_a_rule_fails_is_recorded_at_once():
     cluster = spec(make_cluster("a", "b"), failure_policy=NO_RESTART)
     assert ended(cluster, 3).is_urgent
     assert not run(cluster, seen=timedelta(seconds=1)).is_urgent
+
+
+@pytest.mark.parametrize("mode", list(CompletionMode))
+@pytest.mark.parametrize("is_retried", [False, True])
+def test_a_rule_fails_a_node_although_its_pod_is_deleted_before_that(mode, is_retried):
+    """The next pod would run what the rule forbids."""
+    cluster = spec(make_cluster("a", "b"), failure_policy=NO_RESTART, completion=Completion(mode))
+    ended(cluster, 3)
+    cluster.pods[0] = gated_pod("a")
+    if is_retried:
+        cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    run(cluster)
+    record = cluster.report_status["nodeStates"]["a"]
+    if is_retried:
+        assert record["state"] == "Waiting"
+        return
+    assert (record["state"], record["reason"]) == ("Failed", "FailurePolicyRule")
+    assert record["message"].startswith("exit 3 at the first attempt")
+
+
+def test_the_end_of_a_task_that_was_ended_with_its_pod_fails_no_node():
+    cluster = spec(make_cluster("a", "b"), failure_policy=NO_RESTART)
+    run(cluster)
+    newest = Container("terminated", exit_code=3, reason="Error")
+    pod = make_pod("a", is_terminating=True, container=newest)
+    for pods in ([pod], [replace(pod, is_terminating=False, disruption_reason="EvictionByAPI")]):
+        cluster.pods[:1] = pods
+        run(cluster)
+        cluster.pods[0] = gated_pod("a")
+        run(cluster)
+        assert cluster.report_status["nodeStates"]["a"]["state"] == "Waiting"
