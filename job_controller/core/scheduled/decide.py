@@ -81,7 +81,7 @@ def decide_schedule(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
         return _finish(snapshot, Starts(), (SchedulingReason.INVALID_SCHEDULE, problem), now)
     scheduled = _with_schedule(scheduled, now)
     snapshot = replace(snapshot, scheduled=scheduled)
-    starts = find_starts(scheduled, now)
+    starts = _with_done(snapshot, find_starts(scheduled, now))
     if snapshot.tried is not None:
         return _after_start(snapshot, starts, now)
     found = _hold(snapshot) or _wait(snapshot, starts)
@@ -122,6 +122,15 @@ def _with_schedule(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
     since = min(since or now, now)
     changed = replace(status, schedule=text, schedule_time=whole_seconds(since))
     return replace(scheduled, status=changed)
+
+
+def _with_done(snapshot: ScheduleSnapshot, starts: Starts) -> Starts:
+    """Return the starts, without a missed one whose Job exists: only the status has to follow."""
+    if starts.missed is None:
+        return starts
+    name = run_name(snapshot.scheduled.name, starts.missed)
+    is_done = any(run.name == name for run in snapshot.runs)
+    return Starts(due=starts.missed, next=starts.next) if is_done else starts
 
 
 def _hold(snapshot: ScheduleSnapshot) -> _Found | None:

@@ -107,6 +107,17 @@ def test_a_start_that_is_too_late_is_left_out_and_told_once():
     assert decide_schedule(ScheduleSnapshot(late), NOON + MINUTE).start is not None
 
 
+def test_a_start_whose_job_exists_was_not_missed():
+    """A controller died between the creation and its record, and was away for long."""
+    late = scheduled(starting_deadline_seconds=60)
+    runs = (Run(name(NOON), "a"),)
+    plan = decide_schedule(ScheduleSnapshot(late, runs), NOON + 2 * MINUTE)
+    assert plan.start == StartRun(NOON, name(NOON))
+    tried = TriedStart(NOON, StartResult.WAS_STARTED)
+    plan = decide_schedule(ScheduleSnapshot(late, runs, tried=tried), NOON + 2 * MINUTE)
+    assert (reason(plan), plan.status.last_schedule_time) == (SchedulingReason.SCHEDULED, NOON)
+
+
 def test_a_changed_schedule_starts_nothing_in_the_past():
     old = decide_schedule(ScheduleSnapshot(scheduled("0 2 * * *")), NOON).status
     moved = scheduled("0 11 * * *", status=replace(old, last_schedule_time=NOON - 10 * HOUR))
