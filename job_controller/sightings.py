@@ -22,6 +22,7 @@ from job_controller.core.state.first_seen import (
 from job_controller.core.state.ledger_room import has_ledger_room
 from job_controller.core.state.left_nodes import find_ending
 from job_controller.core.state.node_changes import nodes_without_results
+from job_controller.core.state.node_exits import find_ends_of_rules
 from job_controller.core.state.node_pods import current_pods, pods_without_node
 from job_controller.core.state.placement_wait import find_waiting
 from job_controller.core.state.snapshot import Snapshot, merge_records
@@ -85,4 +86,5 @@ def observe(snapshot: Snapshot) -> ObservedObjects:
             for record in records.values()
             if record.finished_in_pod
         },
+        ended_by_rule=find_ends_of_rules(snapshot, pods.values()),
     )

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from daemonset_job.api import names
 from daemonset_job.api.evidence import EVIDENCE_SHAPE, Evidence, parse_evidence
+from daemonset_job.api.json_text import json_bytes
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report_status import ReportStatus, parse_report_status
 from daemonset_job.api.shape import METADATA, NUMBER, OBJECT, STRING, fields, map_of, parse_at
@@ -43,7 +44,8 @@ class JobReport:
     Not `is_whole`: a summary (see `summarize`), without evidence and records. `is_restored`:
     another client created it, as from a backup. `selection_hash` is that of the Job when the report
     was created, "" if it is not known; see `job.selection_hash`. `scheduled_by` is the name of the
-    ScheduledJob that the run is of, "" for none.
+    ScheduledJob that the run is of, "" for none. `spec_bytes` is what the manifest and the
+    arguments take, which are not kept.
     """
 
     namespace: str
@@ -60,6 +62,7 @@ class JobReport:
     is_restored: bool = False
     selection_hash: str = ""
     scheduled_by: str = ""
+    spec_bytes: int = 0
 
     @property
     def records(self) -> Mapping[str, NodeRecord]:
@@ -95,8 +98,17 @@ def parse_report(raw: Mapping[str, Any]) -> JobReport:
             entry.get("manager") not in _OUR_MANAGERS for entry in meta.get("managedFields") or ()
         ),
         selection_hash=(meta.get("annotations") or {}).get(names.ANNOTATION_SELECTION_HASH) or "",
+        spec_bytes=_count_spec_bytes(spec),
         scheduled_by=sys.intern((meta.get("labels") or {}).get(names.LABEL_SCHEDULED_JOB) or ""),
     )
+
+
+def _count_spec_bytes(spec: Mapping[str, Any]) -> int:
+    """Return how many bytes the texts without a small bound take, with what separates them."""
+    texts = [spec.get("manifest")]
+    for words in (spec.get("command"), spec.get("args")):
+        texts += words if isinstance(words, list) else ()
+    return sum(json_bytes(text) + 3 for text in texts if isinstance(text, str))
 
 
 def merge_evidence(reports: Iterable[JobReport]) -> dict[str, Evidence]:

@@ -13,6 +13,13 @@ from typing import Any
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job_spec import JobSpec
+from daemonset_job.api.json_text import json_bytes
+from daemonset_job.api.line_limits import (
+    LAST_LINES_NODES,
+    LONG_LINE_NODES,
+    PROGRESS_NODES,
+    SHORT_LINE_BYTES,
+)
 from daemonset_job.api.report import JobReport, metadata_without_managed_fields
 from daemonset_job.api.shard_room import (
     BARE_BYTES,
@@ -23,7 +30,7 @@ from daemonset_job.api.shard_room import (
     ShardRoom,
 )
 from terminator.ledger.evidence import combine_evidence, is_recorded, with_fewer_results
-from terminator.logs.report_limits import LAST_LINES_NODES, PROGRESS_NODES, last_line_alone
+from terminator.logs.report_limits import last_line_alone
 
 Entries = dict[str, Evidence]
 _EQUAL_SIZES = EvidenceSizes()
@@ -186,22 +193,38 @@ def _limit_progress(report: JobReport, entries: Entries) -> Entries:
 
 
 def _limit_lines(report: JobReport, entries: Entries) -> Entries:
-    """Return the entries with several lines for the first LAST_LINES_NODES of the report only."""
-    having = {node for node, entry in report.evidence.items() if _has_several_lines(entry)}
+    """Return the entries with the lines for which the report has room.
+
+    The first LAST_LINES_NODES of a report have several, and LONG_LINE_NODES others a long one.
+    """
+    if not any(entry.last_lines for entry in entries.values()):
+        return entries
+    several = {node for node, entry in report.evidence.items() if _has_several_lines(entry)}
+    long = {node for node, entry in report.evidence.items() if _has_long_line(entry)} - several
     limited: Entries = {}
     for node, entry in entries.items():
         kept = entry
-        if _has_several_lines(entry) and node not in having:
-            if len(having) < LAST_LINES_NODES:
-                having.add(node)
+        if _has_several_lines(kept) and node not in several:
+            if len(several) < LAST_LINES_NODES:
+                several.add(node)
+                long.discard(node)
             else:
-                kept = replace(entry, last_lines=last_line_alone(entry.last_lines))
+                kept = replace(kept, last_lines=last_line_alone(kept.last_lines))
+        if node not in several and node not in long and _has_long_line(kept):
+            if len(long) < LONG_LINE_NODES:
+                long.add(node)
+            else:
+                kept = replace(kept, last_lines=last_line_alone(kept.last_lines, SHORT_LINE_BYTES))
         limited[node] = kept
     return limited
 
 
 def _has_several_lines(entry: Evidence) -> bool:
     return entry.last_lines != last_line_alone(entry.last_lines)
+
+
+def _has_long_line(entry: Evidence) -> bool:
+    return any(json_bytes(line) > SHORT_LINE_BYTES for line in entry.last_lines[-1:])
 
 
 def _home_shards(

@@ -19,7 +19,7 @@ from daemonset_job.api.result_limits import bounded_results, stored_bytes
 from daemonset_job.api.task_progress import TaskProgress
 from daemonset_job.api.times import format_time
 from terminator.logs.findings import Findings
-from terminator.logs.report_limits import last_line_alone, readable_lines
+from terminator.logs.report_limits import is_cut_from, readable_lines
 
 
 def is_recorded(entry: Evidence | None, new: Evidence) -> bool:
@@ -128,8 +128,8 @@ def _combine_of_pod(entry: Evidence, new: Evidence) -> Evidence:
         # It stays known how many attempts ended before the one that printed the token.
         return replace(new, attempt=max(entry.attempt, new.attempt))
     is_same_attempt = (entry.attempt, entry.failed_at) == (new.attempt, new.failed_at)
-    if is_same_attempt and entry.last_lines == last_line_alone(new.last_lines):
-        # A report that has the lines of enough nodes keeps the last one of this node.
+    if is_same_attempt and is_cut_from(entry.last_lines, new.last_lines):
+        # A report that has the lines of enough nodes keeps the last one of this node, or a part.
         new = replace(new, last_lines=entry.last_lines)
     if new.failed_at:
         return new

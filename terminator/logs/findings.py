@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from daemonset_job.api.line_limits import LAST_LINES_BYTES
 from terminator.logs.log_parser import Line
 from terminator.logs.matcher import (
     Classifier,
@@ -17,7 +18,7 @@ from terminator.logs.matcher import (
     Result,
     UnlistedResult,
 )
-from terminator.logs.report_limits import LAST_LINES_BYTES, LAST_LINES_LIMIT, LINE_HEAD_BYTES
+from terminator.logs.report_limits import LAST_LINES_LIMIT, LINE_HEAD_BYTES
 
 # Bytes kept of a log's last lines: what a report has room for, and as much again of blanks, colours
 # and the like. The last line is kept in any case.

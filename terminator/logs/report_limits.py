@@ -7,18 +7,10 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from daemonset_job.api.json_text import json_bytes
+from daemonset_job.api.line_limits import LAST_LINE_BYTES, LAST_LINES_BYTES, SHORT_LINE_BYTES
 from terminator.logs.matcher import printable
 
-# Limits for one node in a report, in bytes of JSON as etcd stores it (see json_bytes). With 1,000
-# nodes to a report, all of them and the controller's part stay below etcd's 1.5 MiB per object. So
-# only the first failing nodes of a report have LAST_LINES_BYTES. Any other one has its last line,
-# of LAST_LINE_BYTES.
 LAST_LINES_LIMIT = 50  # the CRD's
-LAST_LINES_BYTES = 4096
-LAST_LINES_NODES = 20
-LAST_LINE_BYTES = 300
-# How many nodes of a report have both a last line and the progress of the next attempt.
-PROGRESS_NODES = 200
 LAST_LINE_CHARACTERS = 160
 # Bytes kept of a line until then: enough for LAST_LINE_CHARACTERS of any kind, without escapes.
 LINE_HEAD_BYTES = 4 * LAST_LINE_CHARACTERS
@@ -43,13 +35,24 @@ def readable_lines(lines: Iterable[bytes], count: int) -> tuple[str, ...]:
     return tuple(reversed(kept))
 
 
-def last_line_alone(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the last of readable `lines`, cut to LAST_LINE_BYTES; () without lines."""
+def last_line_alone(lines: Sequence[str], limit: int = LAST_LINE_BYTES) -> tuple[str, ...]:
+    """Return the last of readable `lines`, cut to `limit` bytes; () without lines."""
     if not lines:
         return ()
     line = lines[-1]
-    if json_bytes(line) <= LAST_LINE_BYTES:
+    if json_bytes(line) <= limit:
         return (line,)
-    room = LAST_LINE_BYTES - json_bytes("…")
+    room = limit - json_bytes("…")
     sizes = accumulate(json_bytes(character) for character in line)
     return (line[: sum(size <= room for size in sizes)] + "…",)
+
+
+def is_cut_from(kept: Sequence[str], lines: Sequence[str]) -> bool:
+    """Return whether `kept` is what a report without room for all keeps of these lines."""
+    if not kept:
+        return not lines
+    # Most lines differ in their first characters.
+    if not lines or not lines[-1].startswith(kept[-1][:1]):
+        return False
+    limits = (LAST_LINE_BYTES, SHORT_LINE_BYTES)
+    return any(tuple(kept) == last_line_alone(lines, limit) for limit in limits)

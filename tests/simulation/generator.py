@@ -12,6 +12,7 @@ from tests.simulation import (
     corrections,
     crowded_rollouts,
     drains,
+    exit_codes,
     holds,
     orphans,
     reimages,
@@ -56,6 +57,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (exit_codes.FIRST_SEED, "exit codes", exit_codes.with_exit_codes),
     (reimages.FIRST_SEED, "reimages", reimages.with_reimages),
     (crowded_rollouts.FIRST_SEED, "crowded", crowded_rollouts.with_crowded_rollouts),
     (orphans.FIRST_SEED, "orphans", orphans.with_orphans),

@@ -303,6 +303,7 @@ class PodRun:
         if is_success:
             self.world.oracle.task_succeeds(self)
         else:
+            self.world.oracle.failure_rules.ended(self, code)
             self.world.oracle.failures.task_failed(self)
         self.wake()
         self.write(dict(self.last))

@@ -11,7 +11,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.rerun import RerunRequest
 from job_controller.core import decide as decision
-from job_controller.core.state import absence, counting, due_again, run_state
+from job_controller.core.state import absence, counting, due_again, node_observed, run_state
 from job_controller.core.state.node_changes import PendingChanges
 from job_controller.core.state.node_context import RunContext
 from terminator import deleter
@@ -37,6 +37,13 @@ def counts_earlier_tries() -> Iterator[None]:
         return True
 
     with patch.object(due_again, "counts", counts):
+        yield
+
+
+@contextmanager
+def forgets_ends_of_rules() -> Iterator[None]:
+    """Only the newest end counts for the rules of failures."""
+    with patch.object(node_observed, "is_fatal", lambda *_: False):
         yield
 
 
@@ -100,6 +107,7 @@ NODE_MUTANTS: tuple[Mutant, ...] = (
     ignores_time_to_be_away,
     completes_before_changes,
     counts_earlier_tries,
+    forgets_ends_of_rules,
     starts_earlier_revisions,
 )
 # Schedules by hand show these, see test_standing_work: drawn ones do so too rarely.

@@ -30,7 +30,8 @@ class Task:
     - `done`: succeeds after `after` seconds.
     - `exit`: prints the token and ends with `code`.
     - `once`: as `exit`, but from its second instance on it only waits.
-    - `fail`: ends with `code` after `after` seconds, `times` times, then as `done`.
+    - `fail`: ends with `code` after `after` seconds, `times` times, then as `done`. From the second
+      instance of a pod on it ends with `later_code`, if there is one.
     - `refuse`: prints the failure token `times` times, and then waits or ends with `code`; after
       that as `done`.
     - `never`: runs and never ends.
@@ -59,6 +60,7 @@ class Task:
     on_term: str = ""
     noise: int = 0
     away: float = 0.0
+    later_code: int | None = None
 
     @property
     def is_good(self) -> bool:
@@ -67,6 +69,7 @@ class Task:
 
     def __str__(self) -> str:
         code = f" code {self.code}" if self.code else ""
+        code += f" then {self.later_code}" if self.later_code is not None else ""
         times = f" x{self.times}" if self.times else ""
         times += f" noise {self.noise}" if self.noise else ""
         times += f" away {self.away:g}s" if self.away else ""

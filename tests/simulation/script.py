@@ -93,6 +93,8 @@ def _turn(plan: JobPlan, task: Task, attempt: int, instance: int) -> Task:
         return task
     if task.kind in {"pull", "mount", "init", "reject", "slow", "work", "again"}:
         return Task("done", PULLED_AFTER_SECONDS)
+    if task.kind == "fail" and instance > 0 and task.later_code is not None:
+        return replace(task, code=task.later_code)
     if (task.kind == "once" and instance > 0) or (
         task.kind == "refuse" and "failureToken" not in plan.spec.get("completion", {})
     ):

@@ -14,6 +14,7 @@ from tests.simulation import (
     corrections,
     crowded_rollouts,
     drains,
+    exit_codes,
     holds,
     orphans,
     reimages,
@@ -47,6 +48,8 @@ SCHEDULED = range(scheduled_jobs.FIRST_SEED, scheduled_jobs.FIRST_SEED + 60)
 CROWDED = range(crowded_rollouts.FIRST_SEED, crowded_rollouts.FIRST_SEED + 80)
 # Those with machines that are installed again.
 REIMAGED = range(reimages.FIRST_SEED, reimages.FIRST_SEED + 60)
+# Those with a rule for an exit code, and tasks that end with another one after that.
+EXIT_CODES = range(exit_codes.FIRST_SEED, exit_codes.FIRST_SEED + 60)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
@@ -58,6 +61,7 @@ RANGES = {
     "orphans": ORPHANED,
     "crowded rollouts": CROWDED,
     "reimages": REIMAGED,
+    "exit codes": EXIT_CODES,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.

@@ -9,6 +9,13 @@ from typing import NamedTuple
 
 import pytest
 
+from daemonset_job.api.line_limits import (
+    LAST_LINE_BYTES,
+    LAST_LINES_BYTES,
+    LAST_LINES_NODES,
+    LONG_LINE_NODES,
+    SHORT_LINE_BYTES,
+)
 from daemonset_job.api.result_limits import RESULT_BYTES, RESULTS_BYTES
 from daemonset_job.api.shard_room import NODES_PER_SHARD
 from daemonset_job.api.tokens import REGEX_LINE_BYTES
@@ -26,6 +33,7 @@ from job_controller.core.render.node_failures import (
     FAILURES_LIMIT_BYTES,
     MESSAGE_LIMIT,
 )
+from job_controller.core.render.record_texts import MESSAGE_LIMITS
 from job_controller.core.render.run_history import FIRST_KEPT, NEWEST_KEPT
 from job_controller.core.state.node_changes import ANNOTATION_VALUE_LIMIT, RESULTS_GRACE
 from job_controller.metrics import JOBS_LIMIT
@@ -111,6 +119,18 @@ QUOTED = (
     Quoted(REPORT, "entries and the newest (N)", NEWEST_KEPT),
     Quoted(REPORT, "If the failures of a shard have more than (N) KiB", FAILURES_LIMIT_BYTES, KIB),
     Quoted(REPORT, "or the shard more than (N) KiB", shard_size.FAILURES_LIMIT_BYTES, KIB),
+    Quoted(REPORT, "the first (N) failed nodes have", LAST_LINES_NODES),
+    Quoted(REPORT, "failed nodes have up to (N) KiB", LAST_LINES_BYTES, KIB),
+    Quoted(REPORT, "has its last line: (N) of them", LONG_LINE_NODES),
+    Quoted(REPORT, "of them one of up to (N) bytes", LAST_LINE_BYTES),
+    Quoted(REPORT, "all others (N) bytes", SHORT_LINE_BYTES),
+    Quoted(REPORT, "once they have no room, to (N) bytes", MESSAGE_LIMITS[0]),
+    Quoted(REPORT, "At worst it is to (N)", MESSAGE_LIMITS[-1]),
+    Quoted(REPORT, "In a shard of more than (N) nodes, messages", NODES_PER_SHARD),
+    Quoted("docs/explanation/security.md", "If (N) nodes of it have several", LAST_LINES_NODES),
+    Quoted("docs/explanation/security.md", "any other one has one, of (N) bytes", LAST_LINE_BYTES),
+    Quoted("docs/explanation/security.md", "or of (N) if 250 nodes", SHORT_LINE_BYTES),
+    Quoted("docs/explanation/security.md", "if (N) nodes have a longer", LONG_LINE_NODES),
     Quoted(REPORT, "would have more than (N) KiB", shard_size.LIST_LIMIT_BYTES, KIB),
     Quoted(REPORT, r"names that the Job lists; (N) bytes a value", RESULT_BYTES),
     Quoted(REPORT, "bytes a value, (N) bytes a node", RESULTS_BYTES),

@@ -16,8 +16,7 @@ from daemonset_job.api.node_failure import NodeFailure
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report import JobReport, merge_records
 from daemonset_job.api.states import NodeState
-from job_controller.core.render import shard_size
-from job_controller.core.render.shard_size import count_shard_bytes
+from job_controller.core.render.shard_size import room_for_failures
 from job_controller.core.text.sanitize import single_line
 
 # How many failures of a node are kept, the newest ones.
@@ -55,7 +54,7 @@ def keep_failures(
         if shard not in room:
             room[shard] = _room_in(reports, shard)
         appended = _append_failure(known, room[shard])
-        room[shard] -= _count_bytes(appended.failures) - _count_bytes(known.failures)
+        room[shard] -= count_bytes(appended.failures) - count_bytes(known.failures)
         kept[name] = _with_failures(record, appended)
     return kept
 
@@ -89,8 +88,8 @@ def _append_failure(known: NodeRecord, room: int) -> NodeRecord:
         attempts=known.attempts,
         retry=names.shorten(known.retry, RETRY_LIMIT),
     )
-    failures, limit = (*known.failures, failure), _count_bytes(known.failures) + room
-    while failures and (len(failures) > FAILURES_KEPT or _count_bytes(failures) > limit):
+    failures, limit = (*known.failures, failure), count_bytes(known.failures) + room
+    while failures and (len(failures) > FAILURES_KEPT or count_bytes(failures) > limit):
         failures = failures[1:]
     omitted = known.omitted_failures + len(known.failures) + 1 - len(failures)
     return replace(known, failures=failures, omitted_failures=omitted)
@@ -112,14 +111,11 @@ def _with_failures(record: NodeRecord, source: NodeRecord) -> NodeRecord:
 
 def _room_in(reports: Sequence[JobReport], shard: int) -> int:
     """Return by how many bytes the failures of a shard may grow."""
-    failures = size = 0
-    for report in reports:
-        if report.shard == shard:
-            failures += sum(_count_bytes(record.failures) for record in report.records.values())
-            size += count_shard_bytes(report.evidence, report.records)
-    return min(FAILURES_LIMIT_BYTES - failures, shard_size.FAILURES_LIMIT_BYTES - size)
+    report = next(report for report in reports if report.shard == shard)
+    failures = sum(count_bytes(record.failures) for record in report.records.values())
+    return min(FAILURES_LIMIT_BYTES - failures, room_for_failures(report))
 
 
-def _count_bytes(failures: Sequence[NodeFailure]) -> int:
+def count_bytes(failures: Sequence[NodeFailure]) -> int:
     """Return the size of the failures as the API server keeps them, with their commas."""
     return sum(json_value_bytes(each.to_raw()) + 1 for each in failures)

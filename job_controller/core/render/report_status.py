@@ -25,6 +25,7 @@ from job_controller.core.render.node_changes import with_node_changes
 from job_controller.core.render.node_failures import has_failures, keep_failures
 from job_controller.core.render.node_list import build_node_list
 from job_controller.core.render.omitted_results import with_omitted_results
+from job_controller.core.render.record_texts import fit_record_texts
 from job_controller.core.render.run_history import with_history
 from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.render.shards import assign_to_shards
@@ -98,12 +99,17 @@ def next_report_statuses(
     records = _without_deleted_nodes(snapshot, records)
     if job_status.phase not in FINAL_PHASES:
         records = {name: record for name, record in records.items() if _is_informative(record)}
-    shares = assign_to_shards(reports, records, nodes_per_shard(snapshot.job.spec))
+    spec = snapshot.job.spec
+    shares = assign_to_shards(reports, records, nodes_per_shard(spec))
+    for report in reports:
+        share = shares[report.shard]
+        shares[report.shard] = fit_record_texts(report, share, has_results=bool(spec.results))
+        records.update(shares[report.shard])
     first = snapshot.first_report
     before = first.status if first is not None else ReportStatus()
     summary = _summary(snapshot.job, job_status, before)
     summary = with_history(before, summary, snapshot.job, job_status, now)
-    summary = with_subscriptions(before, summary, snapshot.job.spec.notify)
+    summary = with_subscriptions(before, summary, spec.notify)
     summary = replace(
         summary, timeline=tuple(build_timeline(summary, records, job_status.conditions, before))
     )
@@ -153,7 +159,7 @@ def _node_list(
     found = build_node_list(records, ledger, has_failed=has_failed)
     if found is None:
         return report.status.node_list
-    return found if has_room_for_list(report.evidence, records, found) else ()
+    return found if has_room_for_list(report, records, found) else ()
 
 
 def _is_informative(record: NodeRecord) -> bool:

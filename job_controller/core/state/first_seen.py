@@ -27,6 +27,7 @@ from job_controller.core.state.causes import (
 _NOT_READY: Final = "not ready"
 _FAILED: Final = "failed"
 _ENDED: Final = "ended"
+_ENDED_BY_RULE: Final = "ended by a rule"
 _WITHOUT_NODE: Final = "without node"
 _RESULTS_MISSING: Final = "results missing"
 _DRAINING: Final = "draining"
@@ -92,6 +93,11 @@ LEDGER_ROOM: Final = Fact("", "ledger room")
 def task_ended(pod: Pod, count: int) -> Fact:
     """Return the fact that `count` starts of the task in the pod have ended."""
     return Fact(pod.uid, _ENDED, count)
+
+
+def ended_by_rule(pod_uid: str) -> Fact:
+    """Return the fact that the task in that pod has ended so that a rule fails its node."""
+    return Fact(pod_uid, _ENDED_BY_RULE)
 
 
 def node_failed(node: Node) -> Fact:
@@ -196,7 +202,8 @@ class ObservedObjects:
     is when the drains of nodes began by their records. `ending` are the names of nodes
     without a current pod on which an earlier one has not ended. `waiting`: see `placement_wait`.
     `failed_owned` are the UIDs of owned Jobs that have failed. `ended` is how many starts of the
-    task have ended by the records, by the UID of the pod.
+    task have ended by the records, by the UID of the pod. `ended_by_rule` are the UIDs of pods with
+    an end for which a rule fails the node.
     """
 
     pods: Mapping[str, Pod]
@@ -212,6 +219,7 @@ class ObservedObjects:
     waiting: Fact | None = None
     failed_owned: Collection[str] = ()
     ended: Mapping[str, int] = field(default_factory=dict)
+    ended_by_rule: Collection[str] = ()
 
 
 def update_sightings(
@@ -249,10 +257,11 @@ def update_sightings(
 
 
 def _facts_without_pod(observed: ObservedObjects) -> set[Fact]:
-    """Return the facts that are about no node's current pod."""
+    """Return the facts for which no pod has to be looked at."""
     holding = {node_not_ready(observed.nodes[name], observed.retry) for name in observed.tainted}
     holding |= {pod_without_node(pod) for pod in observed.without_node}
     holding |= {results_missing(uid) for uid in observed.without_results}
+    holding |= {ended_by_rule(uid) for uid in observed.ended_by_rule}
     holding |= {owned_failed(uid) for uid in observed.failed_owned}
     holding |= {node_draining(observed.nodes[name], at) for name, at in observed.draining.items()}
     # With a taint of its own condition only, the node is still desired.

@@ -17,7 +17,7 @@ from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.state.first_seen import LEDGER_ROOM, Fact, task_ended
+from job_controller.core.state.first_seen import LEDGER_ROOM, Fact, ended_by_rule, task_ended
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.sanitize import single_line
@@ -76,8 +76,7 @@ def task_failure(
     finished = container.finished_at or container.last_finished_at
     moment = decidable_at(context, record, inputs)
     if pod.sandbox_ended:
-        ended = task_ended(pod, record.finished_in_pod)
-        moment = max(moment, context.first_seen(ended) + SANDBOX_GRACE)
+        moment = max(moment, _first_seen_end(context, record, pod) + SANDBOX_GRACE)
     if context.now < moment:
         return None, moment
     reason = NodeReason.FAILURE_POLICY_RULE if fatal else NodeReason.BACKOFF_LIMIT_EXCEEDED
@@ -103,6 +102,25 @@ def failure_in_earlier_pod(context: RunContext, record: NodeRecord, pod: Pod) ->
 def is_fatal(context: RunContext, code: int | None) -> bool:
     """Return whether a rule fails the node for an end with this exit code."""
     return code is not None and context.rule_action(code) == RuleAction.FAIL
+
+
+def find_ends_of_rules(snapshot: Snapshot, pods: Iterable[Pod]) -> frozenset[str]:
+    """Return the UIDs of the pods with an end for which a rule fails the node.
+
+    That is the newest end, or the one on record.
+    """
+    rules = snapshot.job.spec.failure_policy.rules
+    fatal = {code for rule in rules if rule.action == RuleAction.FAIL for code in rule.exit_codes}
+    if not fatal:
+        return frozenset()
+    recorded = {
+        record.pod_uid for record in merge_records(snapshot).values() if record.exit_code in fatal
+    }
+    return frozenset(
+        pod.uid
+        for pod in pods
+        if pod.uid in recorded or (pod.container and last_code(pod.container) in fatal)
+    )
 
 
 def _may_have_succeeded(context: RunContext, code: int | None, container: Container) -> bool:
@@ -210,7 +228,8 @@ def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) ->
     if not record.finished_in_pod:
         return context.now
     end = task_ended(inputs.pod, record.finished_in_pod)
-    was_read, first = _was_read(inputs.evidence, end), context.first_seen(end)
+    was_read = _was_read(inputs.evidence, end)
+    first = _first_seen_end(context, record, inputs.pod)
     if context.spec.completion.mode != CompletionMode.LOG:
         if was_read or not context.spec.failure_log_lines:
             return first
@@ -219,6 +238,14 @@ def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) ->
         return first + READ_LOG_GRACE
     # What the terminator finds in a log can be recorded only where there is room for it.
     return max(first, context.first_seen(LEDGER_ROOM)) + UNREAD_LOG_GRACE
+
+
+def _first_seen_end(context: RunContext, record: NodeRecord, pod: Pod) -> datetime:
+    """Return since when the end on record is known; ends after that of a rule change nothing."""
+    first = context.first_seen(task_ended(pod, record.finished_in_pod))
+    if is_fatal(context, record.exit_code):
+        first = min(first, context.first_seen(ended_by_rule(pod.uid)))
+    return first
 
 
 def failed_record(

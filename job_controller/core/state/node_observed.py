@@ -76,9 +76,10 @@ def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs)
     # The kubelet keeps only the last exit. Ends that the controller has not seen count like it.
     # They are few: the kubelet waits ten seconds or more between restarts.
     is_ignored = newly > 0 and not is_unseen(container) and context.ignores(code)
-    ignored = newly if is_ignored else 0
     failing = count > 0 and not context.is_success(code)
+    # A rule fails the node for an end on record, whatever became of the attempts after it.
     is_kept = same_pod and failing and is_fatal(context, record.exit_code)
+    ignored = newly if is_ignored and not is_kept else 0
     started = container.started_at or pod.started_at
     reason, message = _not_restarting_reason(context, record, inputs, count)
     if not reason and failing:
@@ -89,9 +90,8 @@ def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs)
         base,
         state=NodeState.ACTIVE,
         attempts=base.attempts_in_earlier_pods + container.restart_count + 1,
-        finished_in_pod=max(count, base.finished_in_pod),
+        finished_in_pod=base.finished_in_pod if is_kept else max(count, base.finished_in_pod),
         ignored_failures=base.ignored_failures + ignored,
-        # A rule fails the node for this end, whatever became of the attempts after it.
         exit_code=record.exit_code if is_kept else code,
         started_at=record.started_at or (whole_seconds(started) if started else None),
         reason=reason,

@@ -253,21 +253,21 @@ def _with_line_of_attempt(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     evidence = inputs.evidence
     if record.reason != NodeReason.RESTARTING or evidence is None:
         return record
-    is_read = evidence.attempt >= record.finished_in_pod
+    is_read = evidence.attempt == record.finished_in_pod
     return _with_last_line(record, inputs) if is_read else record
 
 
 def _with_last_line(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     """Return the record with the last line of the task's log, which usually names the cause.
 
-    It is added once. A kept pod is restarted and writes other lines, unrelated to this end. Nor are
-    those of an earlier attempt the cause; lines without an attempt are of a task that was still
-    running, or that printed the failure token.
+    It is added once. A kept pod is restarted and writes other lines, unrelated to this end. Lines
+    of another attempt are not the cause either. Those without an attempt are of a task that was
+    still running, or that printed the failure token.
     """
     evidence = inputs.evidence
     if evidence is None or not evidence.last_lines or evidence.pod_uid != record.pod_uid:
         return record
-    if 0 < evidence.attempt < record.finished_in_pod:
+    if evidence.attempt not in {0, record.finished_in_pod}:
         return record
     if quotes_last_line(record.message):
         return record

@@ -3,13 +3,13 @@
 from datetime import timedelta
 
 from daemonset_job.api.json_text import json_bytes
+from daemonset_job.api.line_limits import LAST_LINES_BYTES
 from daemonset_job.api.result_limits import bounded_results, most_stored_bytes, stored_bytes
 from daemonset_job.api.times import parse_time
 from terminator.logs.findings import Findings
 from terminator.logs.log_parser import Cursor, Line, LogParser, Span
 from terminator.logs.matcher import Matcher
 from terminator.logs.report_limits import (
-    LAST_LINES_BYTES,
     LAST_LINES_LIMIT,
     LINE_HEAD_BYTES,
     readable_lines,

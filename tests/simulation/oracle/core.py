@@ -17,6 +17,7 @@ from tests.simulation.oracle.demands import Demands
 from tests.simulation.oracle.evictions import Evictions
 from tests.simulation.oracle.evidence import Evidence
 from tests.simulation.oracle.facts import find_job, is_continuous, is_true
+from tests.simulation.oracle.failure_rules import FailureRules
 from tests.simulation.oracle.failures import Failures
 from tests.simulation.oracle.holds import Holds
 from tests.simulation.oracle.images_first import ImagesFirst
@@ -80,6 +81,7 @@ class Oracle:
         self.completion = Completion(world, self)
         self.evidence = Evidence(world, self)
         self.failures = Failures(world, self)
+        self.failure_rules = FailureRules(world, self)
         self.completed_count = CompletedCount(world, self)
         self.starts = Starts(world, self)
         self.turns = Turns(world, self)
@@ -185,6 +187,7 @@ class Oracle:
         self.evidence.judge(old, new)
         self.evictions.judge_report(old, new)
         self.failures.judge(old, new)
+        self.failure_rules.judge(old, new)
         self.reboots.judge_report(new)
         judge_set_aside(self._world, old, new)
         self.turns.report_written(new)

@@ -151,6 +151,7 @@ class _Rest:
             self.judge_refused(refused, has_ended=has_ended)
             return
         judge_failed_tasks(self.world, self.job, self.pods, self.records)
+        self.world.oracle.failure_rules.judge_rest(self.job, self.records)
         generation = self.job["metadata"]["generation"]
         if self.status.get("observedGeneration") != generation:
             self.violate("observed", f"generation {generation} is not on record")

@@ -6,29 +6,21 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api.drained_pod import DrainedPod
-from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.task_progress import TaskProgress
 from job_controller.core.decide import decide
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES
 from job_controller.core.render.report_status import ARGUMENTS_LIMIT
 from job_controller.core.state.evictions import NodeDrain
-from terminator.logs.report_limits import (
-    LAST_LINE_BYTES,
-    LAST_LINES_BYTES,
-    LAST_LINES_NODES,
-    PROGRESS_NODES,
-)
 from tests.mutation.schema import OBJECT_BYTES, stored_bytes
 from tests.unit.builders import NOW
+from tests.unit.core.full_shards import ledger_of
 from tests.unit.core.test_preparation import marked, record_of, turns, waiting
 
 # The longest names that the API server takes.
 PODS = tuple(DrainedPod("n" * 63, f"{n}{'p' * 250}", f"u{n}", {}, "ReplicaSet") for n in range(9))
 REFUSED = NodeDrain(refused=tuple((pod, f"reason {pod.uid}: {'r' * 60}") for pod in PODS))
 LEFT = NodeDrain(leaving=PODS, answers={pod.uid: f"{pod.uid}: {'a' * 390}" for pod in PODS})
-MOST = 10**15 - 1
 NAME = "ip-10-0-{:04}.eu-central-1.compute.internal"
 
 
@@ -56,21 +48,7 @@ def failed_record(found):
 def test_a_shard_of_failed_drains_fits_into_etcd_beside_the_evidence_of_earlier_tries(found):
     record = failed_record(found)
     records = {NAME.format(n): replace(record, uid=f"{n:036}") for n in range(1000)}
-    ledger = {
-        name: Evidence(
-            node_uid=record.uid,
-            pod=f"sample-daemonset-job-{record.uid[:5]}",
-            pod_uid=record.pod_uid,
-            last_lines=(
-                ("x" * (LAST_LINES_BYTES // 50),) * 50
-                if n < LAST_LINES_NODES
-                else ("x" * LAST_LINE_BYTES,)
-            ),
-            attempt=100,
-            progress=TaskProgress(record.pod_uid, 101, MOST, MOST) if n < PROGRESS_NODES else None,
-        )
-        for n, (name, record) in enumerate(records.items())
-    }
+    ledger = ledger_of(records)
     raw = {
         "spec": {"manifest": "x" * SPEC_LIMIT_BYTES, "args": ["x" * ARGUMENTS_LIMIT]},
         "evidence": {name: entry.to_raw() for name, entry in ledger.items()},

@@ -19,9 +19,12 @@ from job_controller.core.plan import (
     DeletePods,
     RefusedWrite,
     RemoveSchedulingGates,
+    WriteReportStatus,
     WriteStatus,
 )
 from job_controller.core.state.failure_budget import allowed_failures
+from job_controller.core.state.first_seen import update_sightings
+from job_controller.sightings import observe
 from tests.unit.builders import (
     NOW,
     START,
@@ -408,11 +411,17 @@ def test_a_rule_fails_a_node_although_its_next_attempt_ends_before_that(mode, la
     cluster = spec(make_cluster("a", "b"), failure_policy=NO_RESTART, completion=Completion(mode))
     plan = ended(cluster, 3, later)
     assert plan.requeue_after <= 30.0
+    lines = Evidence(
+        "a-uid", pod_uid=cluster.pods[0].uid, last_lines=("of the next one",), attempt=2
+    )
+    cluster.evidence["a"] = lines
+    run(cluster, seen=timedelta(seconds=1))
+    assert not acts(run(cluster, seen=timedelta(seconds=1)), WriteReportStatus)
     run(cluster, seen=timedelta(minutes=1))
     record = cluster.report_status["nodeStates"]["a"]
     assert (record["state"], record["reason"]) == ("Failed", "FailurePolicyRule")
-    assert record["exitCode"] == 3
-    assert record["message"].startswith("exit 3 at the first attempt")
+    assert (record["exitCode"], record["finishedInPod"], record["attempts"]) == (3, 1, 3)
+    assert record["message"] == "exit 3 at the first attempt"
 
 
 def test_a_later_attempt_that_succeeds_before_that_completes_the_node():
@@ -430,6 +439,22 @@ def test_an_end_that_a_rule_fails_is_recorded_at_once():
     cluster = spec(make_cluster("a", "b"), failure_policy=NO_RESTART)
     assert ended(cluster, 3).is_urgent
     assert not run(cluster, seen=timedelta(seconds=1)).is_urgent
+
+
+def test_later_ends_do_not_postpone_the_failure_by_a_rule():
+    """It comes 30 s after the end that the rule names, if the terminator has not read the log."""
+    cluster = spec(make_cluster("a", "b"), failure_policy=NO_RESTART)
+    ended(cluster, 3, 1)
+    before = cluster.snapshot()
+    first = update_sightings({}, observe(before), NOW - timedelta(seconds=29))
+    cluster.pods[0] = replace(
+        cluster.pods[0], container=replace(cluster.pods[0].container, restart_count=3)
+    )
+    seen = update_sightings(first, observe(cluster.snapshot()), NOW)
+    plan = decide(cluster.snapshot(seen=seen), NOW)
+    assert plan.requeue_after == 1.0
+    later = decide(cluster.snapshot(seen=seen), NOW + timedelta(seconds=1))
+    assert acts(later, WriteStatus)[0].status.condition(ConditionType.FAILED).status
 
 
 @pytest.mark.parametrize("mode", list(CompletionMode))

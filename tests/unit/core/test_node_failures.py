@@ -7,14 +7,12 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api.container import Container
-from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.names import ANNOTATION_RETRY
 from daemonset_job.api.node_failure import NodeFailure
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.task_progress import TaskProgress
 from job_controller.core.decide import decide
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES
 from job_controller.core.plan import WriteReportStatus, WriteStatus
@@ -28,14 +26,9 @@ from job_controller.core.render.node_list import build_node_list
 from job_controller.core.render.report_status import ARGUMENTS_LIMIT
 from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.text.sanitize import DETAIL_LIMIT
-from terminator.logs.report_limits import (
-    LAST_LINE_BYTES,
-    LAST_LINES_BYTES,
-    LAST_LINES_NODES,
-    PROGRESS_NODES,
-)
 from tests.mutation.schema import OBJECT_BYTES, stored_bytes
 from tests.unit.builders import NOW, START, done, make_cluster, make_pod, seen_before
+from tests.unit.core.full_shards import ledger_of
 
 FAILED = NodeRecord(
     "uid",
@@ -50,9 +43,6 @@ FAILURE = NodeFailure(
     NOW, "BackoffLimitExceeded", "exit 2 after 4 attempts: 'disk full'", exit_code=2, attempts=4
 )
 WAITING = NodeRecord("uid", NodeState.WAITING, attempts=4, retry="1")
-
-# The CRD and the parser take numbers of 15 digits.
-MOST = 10**15 - 1
 
 
 def shard(records, number=0):
@@ -166,26 +156,12 @@ def test_the_fullest_shard_fits_into_etcd(characters, line, least):
         )
         for n in range(1000)
     }
-    ledger = {
-        name: Evidence(
-            node_uid=record.uid,
-            pod=f"sample-daemonset-job-{record.uid[:5]}",
-            pod_uid=record.pod_uid,
-            last_lines=(
-                ("x" * (LAST_LINES_BYTES // 50),) * 50
-                if n < LAST_LINES_NODES
-                else ("x" * LAST_LINE_BYTES,)
-            ),
-            attempt=100,
-            progress=TaskProgress(record.pod_uid, 101, MOST, MOST) if n < PROGRESS_NODES else None,
-        )
-        for n, (name, record) in enumerate(records.items())
-    }
+    ledger = ledger_of(records)
     for attempt in range(5):
         after = {name: replace(r, retry=f"{attempt + 1}") for name, r in records.items()}
         records = keep_failures([replace(shard(records), evidence=ledger)], after)
     rows = build_node_list(records, ledger)
-    if not has_room_for_list(ledger, records, rows):
+    if not has_room_for_list(replace(shard(records), evidence=ledger), records, rows):
         rows = ()
     raw = {
         "spec": {"manifest": "x" * SPEC_LIMIT_BYTES, "args": ["x" * ARGUMENTS_LIMIT]},

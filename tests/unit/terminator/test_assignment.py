@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.api.evidence import Evidence, parse_evidence
+from daemonset_job.api.line_limits import LAST_LINES_NODES, LONG_LINE_NODES, SHORT_LINE_BYTES
 from daemonset_job.api.report_status import parse_report_status
 from daemonset_job.api.result_limits import RESULT_BYTES
 from daemonset_job.api.shard_room import (
@@ -16,7 +17,6 @@ from daemonset_job.api.shard_room import (
     SHARD_BYTES,
 )
 from terminator.ledger.assignment import ShardRule, assign_to_shards, build_patch
-from terminator.logs.report_limits import LAST_LINES_NODES
 from tests.unit.terminator.builders import STAMP, done, make_report
 
 
@@ -66,6 +66,23 @@ def test_only_the_first_failing_nodes_of_a_report_have_several_lines():
     again = {node: replace(entry, attempt=2) for node, entry in pending.items()}
     (entries,) = assign_to_shards(again, [after]).values()
     assert [len(entries[node].last_lines) for node in sorted(entries)] == kept
+
+
+def test_only_the_first_failing_nodes_of_a_report_have_a_long_line():
+    pending = {
+        f"n{n:03}": Evidence(f"u{n}", last_lines=("x" * 160,), attempt=1) for n in range(260)
+    }
+    short = {f"a{n:03}": Evidence(f"v{n}", last_lines=("disk full",)) for n in range(100)}
+    report = make_report({})
+    (entries,) = assign_to_shards(pending | short, [report], ShardRule(1000)).values()
+    kept = [len(entries[node].last_lines[0].encode()) for node in sorted(pending)]
+    assert kept == [160] * LONG_LINE_NODES + [SHORT_LINE_BYTES] * 10
+    assert all(entries[node].last_lines == ("disk full",) for node in short)
+    after = make_report(written(report, entries))
+    assert assign_to_shards(pending | short, [after]) == {}  # what is cut is not written again
+    again = {node: replace(entry, attempt=2) for node, entry in pending.items()}
+    (entries,) = assign_to_shards(again, [after]).values()
+    assert [len(entries[node].last_lines[0].encode()) for node in sorted(entries)] == kept
 
 
 def test_recorded_evidence_is_not_written_again():

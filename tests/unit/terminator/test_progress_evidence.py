@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from daemonset_job.api.evidence import Evidence
+from daemonset_job.api.line_limits import PROGRESS_NODES
 from daemonset_job.api.task_progress import TaskProgress, parse_progress
 from terminator.ledger.assignment import assign_to_shards, build_patch
 from terminator.ledger.evidence import combine_evidence, is_recorded
-from terminator.logs.report_limits import PROGRESS_NODES
 from tests.unit.terminator.builders import STAMP, done, make_report
 
 FIRST = TaskProgress("p-uid", 1, 3, 10)

@@ -6,12 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.api.json_text import json_bytes
-from terminator.logs.report_limits import (
-    LAST_LINE_BYTES,
-    LAST_LINES_BYTES,
-    last_line_alone,
-    readable_lines,
-)
+from daemonset_job.api.line_limits import LAST_LINE_BYTES, LAST_LINES_BYTES, SHORT_LINE_BYTES
+from terminator.logs.report_limits import is_cut_from, last_line_alone, readable_lines
 
 
 def go_bytes(text):
@@ -39,6 +35,17 @@ def test_the_last_line_alone_is_cut_to_its_bytes():
     assert line == "<" * 49 + "…"
     assert go_bytes(line) <= LAST_LINE_BYTES
     assert last_line_alone((line,)) == (line,)
+
+
+def test_what_a_report_keeps_of_lines_is_cut_from_them():
+    lines = ("first", "<" * 160)
+    for limit in (LAST_LINE_BYTES, SHORT_LINE_BYTES):
+        assert is_cut_from(last_line_alone(lines, limit), lines)
+    assert is_cut_from((), ())
+    assert is_cut_from(("disk full",), ("first", "disk full"))
+    for kept in ((), lines, ("<" * 20,), ("first",)):
+        assert not is_cut_from(kept, lines)
+    assert not is_cut_from(("disk full",), ())
 
 
 @given(st.lists(st.binary(max_size=600), max_size=50), st.integers(0, 50))

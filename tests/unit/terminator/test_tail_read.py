@@ -3,10 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daemonset_job.api.line_limits import LAST_LINES_BYTES
 from terminator.logs.findings import Findings
 from terminator.logs.log_parser import LINE_LIMIT, Cursor, Line
 from terminator.logs.matcher import Matcher, Progress
-from terminator.logs.report_limits import LAST_LINES_BYTES, LAST_LINES_LIMIT
+from terminator.logs.report_limits import LAST_LINES_LIMIT
 from terminator.logs.tail_read import (
     LARGE_TAIL_BYTES,
     LARGE_TAIL_LINES,
