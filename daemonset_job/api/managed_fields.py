@@ -8,9 +8,11 @@ another client. Server-side apply removes only fields that its own manager has a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
+from daemonset_job.api.times import parse_time
 
 # Bounds of the text about fields and clients.
 _FIELDS_LIMIT: Final = 8
@@ -42,6 +44,19 @@ def find_alteration(meta: Raw) -> str:
 def find_spec_manager(meta: Raw) -> str:
     """Return which client last wrote fields of an object's spec, "" if none is known."""
     return _last_manager(meta, lambda entry: bool(_spec_of(entry)))
+
+
+def find_spec_time(meta: Raw) -> datetime | None:
+    """Return when a client last wrote fields of an object's spec, None if it is not known.
+
+    By the clock of the API server, in whole seconds.
+    """
+    entries = meta.get("managedFields") or ()
+    found = [each.get("time") for each in entries if not each.get("subresource") and _spec_of(each)]
+    try:
+        return parse_time(max((time for time in found if isinstance(time, str)), default=""))
+    except ValueError:
+        return None
 
 
 def find_annotation_manager(meta: Raw, annotation: str) -> str:

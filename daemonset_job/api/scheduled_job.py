@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from daemonset_job.api.job import DEPTH_LIMIT, is_deep
 from daemonset_job.api.job_status import CONDITIONS_SHAPE, Condition, parse_conditions
+from daemonset_job.api.managed_fields import find_spec_time
 from daemonset_job.api.shape import (
     BOOLEAN,
     METADATA,
@@ -128,7 +129,10 @@ class ScheduleStatus:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledJob:
-    """A ScheduledJob: identity, spec and status."""
+    """A ScheduledJob: identity, spec and status.
+
+    `spec_time` is when a client last wrote the spec, None if it is not known.
+    """
 
     namespace: str
     name: str
@@ -139,6 +143,7 @@ class ScheduledJob:
     created_at: datetime | None = None
     is_terminating: bool = False
     status: ScheduleStatus = field(default_factory=ScheduleStatus)
+    spec_time: datetime | None = None
 
 
 def parse_scheduled_job(raw: Mapping[str, Any]) -> ScheduledJob:
@@ -163,6 +168,7 @@ def parse_scheduled_job(raw: Mapping[str, Any]) -> ScheduledJob:
         created_at=parse_time(meta.get("creationTimestamp")),
         is_terminating=bool(meta.get("deletionTimestamp")),
         status=_parse_status(raw.get("status") or {}),
+        spec_time=find_spec_time(meta),
     )
 
 

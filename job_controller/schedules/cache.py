@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemonset_job.api.job import Job, JobKey
+from daemonset_job.api.rollback import has_open_rollback
 from daemonset_job.api.shape import METADATA, fields
 from daemonset_job.api.states import FINAL_PHASES
 from daemonset_job.kube.cache.multi_reflector import MultiReflector
@@ -100,4 +101,9 @@ class ScheduleCache:
 def _is_same(old: Job, new: Job) -> bool:
     """Return whether a change of a Job says nothing about the end of its run."""
     same = old.uid == new.uid and old.is_terminating == new.is_terminating
-    return same and (old.status.phase in FINAL_PHASES) == (new.status.phase in FINAL_PHASES)
+    return same and _has_ended(old) == _has_ended(new)
+
+
+def _has_ended(job: Job) -> bool:
+    """Return whether the run has ended; while it is rolled back it has not, as in `read_run`."""
+    return job.status.phase in FINAL_PHASES and not has_open_rollback(job)

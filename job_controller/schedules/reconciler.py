@@ -133,8 +133,14 @@ class ScheduleReconciler:
     async def _find_report(
         self, scheduled: ScheduledJob, name: str
     ) -> tuple[bool, datetime | None]:
-        """Return whether a Job of this name has a report, deleted or not; and its success."""
-        selector = f"{names.LABEL_JOB}={names.job_label(name)},{names.LABEL_SHARD}=0"
+        """Return whether a run of this name has a report, its Job deleted or not; and its success.
+
+        Another Job may have had the name. Its report lacks the label of the ScheduledJob.
+        """
+        selector = (
+            f"{names.LABEL_JOB}={names.job_label(name)},{names.LABEL_SHARD}=0,"
+            f"{names.LABEL_SCHEDULED_JOB}={scheduled.name}"
+        )
         is_there = False
         async for report in self._list(Selection(JOB_REPORTS, scheduled.namespace, selector)):
             is_there = True

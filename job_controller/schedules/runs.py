@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from daemonset_job.api.job import Job, parse_job
+from daemonset_job.api.reasons import CompleteReason
 from daemonset_job.api.rollback import has_open_rollback
 from daemonset_job.api.states import ConditionType, Phase, parse_phase
 from daemonset_job.api.times import parse_time
@@ -31,6 +32,7 @@ def read_run(raw: Mapping[str, Any]) -> Run:
         ended_at=None if is_undone else ended,
         is_rolling_back=is_undone,
         is_due_again=job is not None and _is_due_again(job),
+        deletes_itself=job is not None and _deletes_itself(job),
         resource_version=meta.get("resourceVersion") or "",
     )
 
@@ -45,6 +47,19 @@ def _is_due_again(job: Job) -> bool:
         return True
     has_failed = job.is_true(ConditionType.FAILED)
     return has_failed and (job.spec.suspend or status.observed_retry != job.retry_request)
+
+
+def _deletes_itself(job: Job) -> bool:
+    """Return whether the Job of an ended run is deleted without a time to live.
+
+    It is not if nodes have not completed, or if the run was rolled back: see the terminator's
+    deletion_decision.
+    """
+    complete = job.condition(ConditionType.COMPLETE)
+    if complete is None or not complete.status or job.status.rollback is not None:
+        return False
+    is_whole = complete.reason == CompleteReason.ALL_NODES_COMPLETED
+    return is_whole and not job.spec.is_continuous and not job.spec.ttl_seconds_after_finished
 
 
 def _readable(raw: Mapping[str, Any]) -> Job | None:

@@ -19,10 +19,10 @@ def kind_of(request):
     path = request.path
     if "/scheduledjobs/nightly" in path:
         return "get the ScheduledJob" if request.method == "GET" else "write the status"
-    if "scheduled-job%3Dnightly" in path:
-        return "list its Jobs"
     if "shard%3D0" in path and "job%3Dnightly-" in path:
         return "list the report of the start"
+    if "scheduled-job%3Dnightly" in path:
+        return "list its Jobs"
     if request.method == "POST" and path.partition("?")[0].endswith("/jobs"):
         return "create the Job"
     return ""

@@ -64,7 +64,7 @@ def ignores_suspended_schedules() -> Iterator[None]:
 @contextmanager
 def keeps_all_runs() -> Iterator[None]:
     """The limits of the history are not applied."""
-    with patch.object(decide, "_excess", lambda _: ()):
+    with patch.object(decide, "_excess", lambda *_: ((), None)):
         yield
 
 

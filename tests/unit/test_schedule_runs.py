@@ -65,3 +65,33 @@ def test_a_retry_that_has_failed_again_is_no_request():
 def test_a_run_that_has_not_ended_is_not_due_again():
     run = read_run(raw_job("Running", generation=2))
     assert (run.has_ended, run.is_due_again) == (False, False)
+
+
+def completed_job(reason="AllNodesCompleted", **spec):
+    raw = raw_job("Succeeded", **spec)
+    raw["status"]["conditions"] = [{"type": "Complete", "status": "True", "reason": reason}]
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (completed_job(), True),
+        (completed_job(ttlSecondsAfterFinished=0), True),
+        (completed_job(ttlSecondsAfterFinished=60), False),
+        (completed_job("CompletedWithinFailureLimit"), False),
+        (completed_job("MinCompletedReached"), False),
+        (completed_job(completion={"policy": "Continuous"}), False),
+        (raw_job("Failed"), False),
+    ],
+    ids=["", "at once", "stays", "failures", "enough", "no end", "failed"],
+)
+def test_which_jobs_the_terminator_deletes_by_itself(raw, expected):
+    assert read_run(raw).deletes_itself is expected
+
+
+def test_a_job_that_was_rolled_back_stays():
+    raw = completed_job(rollback={"script": "undo"})
+    times = {"startTime": ENDED, "completionTime": ENDED}
+    raw["status"]["rollback"] = {**times, "reason": "Requested"}
+    assert not read_run(raw).deletes_itself

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from daemonset_job.api.job_status import Condition
 from daemonset_job.api.schedule_reasons import ScheduleEventReason, SchedulingReason
@@ -44,8 +44,13 @@ DELETIONS_AT_ONCE = 20
 # The longest time until the clock is looked at again: it may have been set.
 LONGEST_WAIT_SECONDS = 600.0
 REFUSED_SECONDS = 30.0
+# After the end of a run its results may still be read for a time (terminator.deleter: 15 s).
+READ_SECONDS = 20.0
+# The terminator deletes a completed Job within that time, or has a reason for which it stays.
+DELETED_SECONDS = 900.0
 # A start is missed when its deadline has passed, and not at that moment.
 _AFTER_DEADLINE_SECONDS = 1.0
+_READ, _DELETED = timedelta(seconds=READ_SECONDS), timedelta(seconds=DELETED_SECONDS)
 
 _Found = tuple[SchedulingReason, str]
 _WARNINGS = frozenset(
@@ -76,7 +81,7 @@ def decide_schedule(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
         return _finish(snapshot, Starts(), (SchedulingReason.INVALID_SCHEDULE, problem), now)
     scheduled = _with_schedule(scheduled, now)
     snapshot = replace(snapshot, scheduled=scheduled)
-    starts = find_starts(scheduled, now)
+    starts = _with_done(snapshot, find_starts(scheduled, now))
     if snapshot.tried is not None:
         return _after_start(snapshot, starts, now)
     found = _hold(snapshot) or _wait(snapshot, starts)
@@ -107,14 +112,25 @@ def _with_schedule(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
     """Return the ScheduledJob with a status that says since when it has this schedule.
 
     At first that is since it was created. Starts of a changed schedule that would have been before
-    the change are left out: the newest would come at once, in the middle of a day.
+    the change are left out: the newest would come at once, in the middle of a day. A controller
+    that was away sees the change later than it was.
     """
     text, status = schedule_text(scheduled), scheduled.status
     if status.schedule == text:
         return scheduled
-    since = now if status.schedule else (scheduled.created_at or now)
+    since = scheduled.spec_time if status.schedule else scheduled.created_at
+    since = min(since or now, now)
     changed = replace(status, schedule=text, schedule_time=whole_seconds(since))
     return replace(scheduled, status=changed)
+
+
+def _with_done(snapshot: ScheduleSnapshot, starts: Starts) -> Starts:
+    """Return the starts, without a missed one whose Job exists: only the status has to follow."""
+    if starts.missed is None:
+        return starts
+    name = run_name(snapshot.scheduled.name, starts.missed)
+    is_done = any(run.name == name for run in snapshot.runs)
+    return Starts(due=starts.missed, next=starts.next) if is_done else starts
 
 
 def _hold(snapshot: ScheduleSnapshot) -> _Found | None:
@@ -209,9 +225,11 @@ def _finish(
     if starts.due is not None and limit is not None and reason in _WAITS:
         # From then on the start is missed, and the status says so.
         waits.append((starts.due - now).total_seconds() + limit + _AFTER_DEADLINE_SECONDS)
-    deletions = _excess(snapshot)
+    deletions, read_at = _excess(snapshot, now)
     if len(deletions) == DELETIONS_AT_ONCE:
         waits.append(1.0)
+    if read_at is not None:
+        waits.append((read_at - now).total_seconds())
     event = ScheduleEvent(is_warning=reason in _WARNINGS, reason=reason, message=message)
     # The first condition says nothing new.
     is_reported = is_new and (old is not None or reason != SchedulingReason.SCHEDULED)
@@ -255,20 +273,31 @@ def _active(runs: Iterable[Run]) -> list[Run]:
     return sorted((run for run in runs if not run.has_ended), key=lambda run: run.name)
 
 
-def _excess(snapshot: ScheduleSnapshot) -> tuple[DeleteRun, ...]:
-    """Return the ended Jobs beyond the limits of the history, the oldest first.
+def _excess(
+    snapshot: ScheduleSnapshot, now: datetime
+) -> tuple[tuple[DeleteRun, ...], datetime | None]:
+    """Return the ended Jobs beyond the limits of the history, and when the next one may go.
 
-    Those of which a person wants more are left out, and do not count.
+    The oldest come first. Those of which a person wants more are left out, and do not count. Nor do
+    those that delete themselves: the terminator counts their nodes first, and reads their results.
+    One that is still there after DELETED_SECONDS stays for a reason, such as a node that failed.
     """
     spec = snapshot.scheduled.spec
     limits = ((Phase.SUCCEEDED, spec.successful_limit), (Phase.FAILED, spec.failed_limit))
     found: list[DeleteRun] = []
+    read_at: list[datetime] = []
     for phase, limit in limits:
         ended = sorted(
             (run.ended_at, run.name, run.uid, run.resource_version)
             for run in snapshot.runs
-            if run.ended_at is not None and run.phase == phase and not run.is_due_again
+            if run.ended_at is not None
+            and run.phase == phase
+            and not run.is_due_again
+            and not (run.deletes_itself and now < run.ended_at + _DELETED)
         )
-        excess = ended[: max(len(ended) - limit, 0)]
-        found += [DeleteRun(name, uid, version) for _, name, uid, version in excess]
-    return tuple(found[:DELETIONS_AT_ONCE])
+        for ended_at, name, uid, version in ended[: max(len(ended) - limit, 0)]:
+            if now >= (may_go_at := ended_at + _READ):
+                found.append(DeleteRun(name, uid, version))
+            else:
+                read_at.append(may_go_at)
+    return tuple(found[:DELETIONS_AT_ONCE]), min(read_at, default=None)

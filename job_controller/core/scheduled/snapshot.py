@@ -16,7 +16,8 @@ class Run:
     """A Job of a ScheduledJob that exists. `ended_at` is None while it has not ended.
 
     A run that is being rolled back has not ended. `is_due_again`: it has ended, and a person wants
-    more of it, on which the controller has yet to act.
+    more of it, on which the controller has yet to act. `deletes_itself`: it has succeeded, and the
+    terminator deletes its Job as soon as it has all of the run.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Run:
     ended_at: datetime | None = None
     is_rolling_back: bool = False
     is_due_again: bool = False
+    deletes_itself: bool = False
     resource_version: str = ""
 
     @property

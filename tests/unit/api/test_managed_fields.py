@@ -1,4 +1,5 @@
 import tracemalloc
+from datetime import UTC, datetime
 
 import pytest
 
@@ -7,6 +8,7 @@ from daemonset_job.api.managed_fields import (
     find_alteration,
     find_annotation_manager,
     find_spec_manager,
+    find_spec_time,
     has_own_entry,
     take_ownership,
 )
@@ -108,6 +110,13 @@ def test_the_client_that_last_wrote_spec_or_annotation_is_found():
     assert find_annotation_manager(WRITERS, "x/retry") == "kubectl-annotate"
     assert find_annotation_manager(WRITERS, "y/retry") == ""
     assert find_spec_manager({}) == ""
+
+
+def test_the_time_of_the_last_write_of_the_spec_is_found():
+    assert find_spec_time(WRITERS) == datetime(2026, 1, 1, 0, 0, 9, tzinfo=UTC)
+    assert find_spec_time({}) is None
+    odd = {"managedFields": [entry("a", "soon", {"f:spec": {"f:image": {}}})]}
+    assert find_spec_time(odd) is None
 
 
 @pytest.mark.parametrize(

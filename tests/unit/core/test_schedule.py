@@ -19,7 +19,13 @@ from daemonset_job.api.scheduled_job import (
     parse_scheduled_job,
 )
 from daemonset_job.api.states import Phase
-from job_controller.core.scheduled.decide import ACTIVE_LIMIT, DELETIONS_AT_ONCE, decide_schedule
+from job_controller.core.scheduled.decide import (
+    ACTIVE_LIMIT,
+    DELETED_SECONDS,
+    DELETIONS_AT_ONCE,
+    READ_SECONDS,
+    decide_schedule,
+)
 from job_controller.core.scheduled.run_manifest import build_run
 from job_controller.core.scheduled.snapshot import (
     Run,
@@ -101,6 +107,17 @@ def test_a_start_that_is_too_late_is_left_out_and_told_once():
     assert decide_schedule(ScheduleSnapshot(late), NOON + MINUTE).start is not None
 
 
+def test_a_start_whose_job_exists_was_not_missed():
+    """A controller died between the creation and its record, and was away for long."""
+    late = scheduled(starting_deadline_seconds=60)
+    runs = (Run(name(NOON), "a"),)
+    plan = decide_schedule(ScheduleSnapshot(late, runs), NOON + 2 * MINUTE)
+    assert plan.start == StartRun(NOON, name(NOON))
+    tried = TriedStart(NOON, StartResult.WAS_STARTED)
+    plan = decide_schedule(ScheduleSnapshot(late, runs, tried=tried), NOON + 2 * MINUTE)
+    assert (reason(plan), plan.status.last_schedule_time) == (SchedulingReason.SCHEDULED, NOON)
+
+
 def test_a_changed_schedule_starts_nothing_in_the_past():
     old = decide_schedule(ScheduleSnapshot(scheduled("0 2 * * *")), NOON).status
     moved = scheduled("0 11 * * *", status=replace(old, last_schedule_time=NOON - 10 * HOUR))
@@ -108,6 +125,24 @@ def test_a_changed_schedule_starts_nothing_in_the_past():
     assert plan.start is None
     assert plan.status.schedule_time == NOON
     assert plan.status.next_schedule_time == NOON + 23 * HOUR
+
+
+@pytest.mark.parametrize(
+    ("changed_at", "starts"),
+    [
+        (timedelta(hours=10, minutes=59, seconds=59), True),
+        (timedelta(hours=11), False),
+        (timedelta(hours=11, minutes=30), False),
+        (timedelta(hours=13), False),  # the clock of the API server is ahead
+    ],
+)
+def test_a_start_after_the_change_that_no_controller_saw_is_made_up_for(changed_at, starts):
+    old = decide_schedule(ScheduleSnapshot(scheduled("0 2 * * *")), NOON - 3 * HOUR).status
+    moved = scheduled("0 11 * * *", status=replace(old, last_schedule_time=NOON - 10 * HOUR))
+    midnight = NOON - 12 * HOUR
+    moved = replace(moved, created_at=midnight, spec_time=midnight + changed_at)
+    plan = decide_schedule(ScheduleSnapshot(moved), NOON)
+    assert (plan.start is not None) == starts
 
 
 HOUR = timedelta(hours=1)
@@ -216,8 +251,33 @@ def test_a_job_of_which_a_person_wants_more_stays_and_does_not_count():
         for each in range(3)
     )
     runs = (replace(runs[0], is_due_again=True), *runs[1:])
-    plan = decide_schedule(ScheduleSnapshot(scheduled(status=done), runs), NOON)
+    plan = decide_schedule(ScheduleSnapshot(scheduled(status=done), runs), NOON + 4 * MINUTE)
     assert [(run.uid, run.resource_version) for run in plan.deletions] == [("1", "7")]
+
+
+@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
+def test_a_job_beyond_the_history_stays_while_its_results_may_be_read(phase):
+    done = ScheduleStatus(last_schedule_time=NOON)
+    found = scheduled(status=done, successful_limit=0, failed_limit=0)
+    snapshot = ScheduleSnapshot(found, (Run("sweep-1", "1", phase, NOON),))
+    plan = decide_schedule(snapshot, NOON + timedelta(seconds=5))
+    assert (plan.deletions, plan.requeue_after) == ((), READ_SECONDS - 5)
+    plan = decide_schedule(snapshot, NOON + timedelta(seconds=READ_SECONDS))
+    assert [run.uid for run in plan.deletions] == ["1"]
+
+
+def test_a_job_that_deletes_itself_is_left_to_the_terminator_and_does_not_count():
+    done = ScheduleStatus(last_schedule_time=NOON)
+    runs = tuple(
+        Run(f"sweep-{each}", str(each), Phase.SUCCEEDED, CREATED, deletes_itself=each < 3)
+        for each in range(5)
+    )
+    snapshot = ScheduleSnapshot(scheduled(status=done, successful_limit=1), runs)
+    plan = decide_schedule(snapshot, CREATED + timedelta(seconds=DELETED_SECONDS - 1))
+    assert [run.uid for run in plan.deletions] == ["3"]
+    # The terminator has a reason for which they stay.
+    plan = decide_schedule(snapshot, CREATED + timedelta(seconds=DELETED_SECONDS))
+    assert [run.uid for run in plan.deletions] == ["0", "1", "2", "3"]
 
 
 def test_the_success_of_a_deleted_run_is_known_by_its_report():
