@@ -76,7 +76,8 @@ class Failures:
         self.blamed.add((node, job_uid))
 
     def _may_not_fail(self, node: str, job_uid: str) -> bool:
-        return not {(node, None), (node, job_uid)} & self.blamed
+        is_blamed = {(node, None), (node, job_uid)} & self.blamed
+        return not (is_blamed or self._oracle.reboots.is_of_another_job(node, job_uid))
 
     def judge(self, old: Raw, new: Raw) -> None:
         """Judge what a report says of nodes."""

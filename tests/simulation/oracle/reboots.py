@@ -41,19 +41,24 @@ class Reboots:
     oracle: Oracle
     # By UIDs of a Job and of a node: until when it may be away.
     until: dict[tuple[str, str], float] = field(default_factory=dict)
+    # The UIDs of the Jobs whose tasks rebooted a node, by its name.
+    rebooters: dict[str, set[str]] = field(default_factory=dict)
 
     def task_reboots(self, run: PodRun) -> None:
         """Note that a task reboots its node, and whether that may fail it."""
         job_uid = self.oracle.job_of.get(run.pod_uid, "")
         key, away = (job_uid, run.machine.uid), run.task.away
         spec = self.oracle.completion.newest(job_uid)
-        for other in self.oracle.plans.keys() - {job_uid}:
-            self.oracle.failures.allow_failure(run.machine.name, other)
+        self.rebooters.setdefault(run.machine.name, set()).add(job_uid)
         if away > allowed_seconds(spec) or self._is_last(run, spec):
             self.oracle.failures.allow_failure_of(run)
             self.until.pop(key, None)
         elif not self._is_disturbed(run):
             self.until[key] = self.world.loop.moment + away + RETURN_SECONDS
+
+    def is_of_another_job(self, node: str, job_uid: str) -> bool:
+        """Whether another Job rebooted the node, which this one may call unreachable for that."""
+        return bool(self.rebooters.get(node, set()) - {job_uid})
 
     def _is_last(self, run: PodRun, spec: Raw) -> bool:
         """Whether the node may have failed as often as it may by the end of this attempt."""
