@@ -66,6 +66,10 @@ def test_the_shortest_one_gets_the_defaults_of_a_cron_job(kube_env: KubeEnv, nam
             "spec.jobTemplate.spec.mountPath must be an absolute path",
         ),
         ({"jobTemplate": {"spec": {"image": "a", "wrong": 1}}}, "spec.jobTemplate.spec.wrong"),
+        (
+            {"jobTemplate": {"spec": {"image": "a", "completion": {"policy": "Continuous"}}}},
+            "spec.jobTemplate.spec.completion.policy must be Once",
+        ),
     ],
 )
 def test_a_mistake_is_refused_with_its_field(kube_env: KubeEnv, namespace, spec, message):
