@@ -33,6 +33,7 @@ from job_controller.core.state.node_exits import (
     exited_after_token,
     failure_in_earlier_pod,
     is_unseen,
+    last_code,
     task_failure,
 )
 from job_controller.core.state.node_observed import record_from_pod
@@ -254,21 +255,29 @@ def _with_line_of_attempt(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     evidence = inputs.evidence
     if record.reason != NodeReason.RESTARTING or evidence is None:
         return record
-    is_read = evidence.attempt == record.finished_in_pod
+    is_read = evidence.attempt >= record.finished_in_pod
     return _with_last_line(record, inputs) if is_read else record
+
+
+def _ended_otherwise(record: NodeRecord, inputs: NodeInputs) -> bool:
+    """Return whether the lines in the ledger are of a later end, with another exit code."""
+    evidence, container = inputs.evidence, inputs.pod.container
+    if evidence is None or container is None or evidence.attempt <= record.finished_in_pod:
+        return False
+    return last_code(container) != record.exit_code
 
 
 def _with_last_line(record: NodeRecord, inputs: NodeInputs) -> NodeRecord:
     """Return the record with the last line of the task's log, which usually names the cause.
 
-    It is added once. A kept pod is restarted and writes other lines, unrelated to this end. Lines
-    of another attempt are not the cause either. Those without an attempt are of a task that was
-    still running, or that printed the failure token.
+    It is added once. A kept pod is restarted and writes other lines, unrelated to this end. Nor are
+    those of an earlier attempt the cause, or of a later one with another exit code. Lines without
+    an attempt are of a task that was still running, or that printed the failure token.
     """
     evidence = inputs.evidence
     if evidence is None or not evidence.last_lines or evidence.pod_uid != record.pod_uid:
         return record
-    if evidence.attempt not in {0, record.finished_in_pod}:
+    if 0 < evidence.attempt < record.finished_in_pod or _ended_otherwise(record, inputs):
         return record
     if quotes_last_line(record.message):
         return record

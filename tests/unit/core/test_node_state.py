@@ -534,6 +534,17 @@ def test_a_failure_does_not_quote_the_line_of_an_earlier_attempt():
     assert unread.state == "Failed"
 
 
+@pytest.mark.parametrize(("code", "is_quoted"), [(3, True), (4, False)])
+def test_a_failure_quotes_the_line_of_a_later_attempt_that_ended_in_the_same_way(code, is_quoted):
+    """The kubelet starts the task of a failed node again until its pod is deleted."""
+    spec = replace(SPEC, completion=Completion(mode="Exit"), backoff_limit=0)
+    failed = assess(ended(3), spec=spec, seen=60).record
+    pod = ended(code, restarts=1)
+    later = Evidence("a-uid", pod=pod.name, pod_uid=pod.uid, last_lines=("disk full",), attempt=2)
+    record = assess(pod, record=failed, spec=spec, seen=60, evidence=later).record
+    assert record.message == "exit 3 at the first attempt" + (": 'disk full'" if is_quoted else "")
+
+
 TOKEN_AT = parse_time("2026-01-02T03:04:00Z")  # of `done`
 
 
