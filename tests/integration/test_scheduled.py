@@ -28,6 +28,7 @@ pytestmark = pytest.mark.timeout(200)
 RESOURCE = "scheduledjobs.daemonset.darkowlzz.space"
 STOP = "daemonset-job-stop"
 SHARD = "daemonset.darkowlzz.space/shard"
+SCHEDULED = "daemonset.darkowlzz.space/scheduled-job"
 
 
 def scheduled(namespace: str, template: dict[str, Any] | None = None, **spec: Any) -> dict:
@@ -234,7 +235,10 @@ async def test_a_start_is_not_done_again_when_only_its_report_is_left(kube_env, 
         report = {
             "apiVersion": API_VERSION,
             "kind": "JobReport",
-            "metadata": {"name": f"{name}-r", "labels": {"job": name, SHARD: "0"}},
+            "metadata": {
+                "name": f"{name}-r",
+                "labels": {"job": name, SHARD: "0", SCHEDULED: "sweep"},
+            },
             "spec": {"job": {"name": name, "uid": "gone"}, "image": "a"},
         }
         await harness.admin.create(JOB_REPORTS, report, namespace)

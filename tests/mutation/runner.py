@@ -17,6 +17,7 @@ from tests.mutation.cluster import NODES, MutationCluster
 from tests.mutation.oracle import (
     ReportedState,
     ignored,
+    is_continuous,
     is_true,
     misjudged,
     names_a_field,
@@ -198,7 +199,8 @@ class Runner:
             if scheduled is None and not is_dry and "metadata." not in error.message:
                 result.violations.append(f"a ScheduledJob takes what its Job refuses: {error}")
             return
-        if scheduled is not None:
+        # The Jobs of a ScheduledJob have an end.
+        if scheduled is not None and not is_continuous(created["spec"]):
             result.violations.append(f"only a ScheduledJob refuses it: {scheduled}")
         cluster.tasks.add(name, case.task, created["spec"])
         uid = created["metadata"]["uid"]
