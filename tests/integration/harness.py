@@ -354,11 +354,13 @@ async def open_harness(
             yield found
             assert not nodes_task.done(), nodes_task
         finally:
-            await found.close()
-            nodes_task.cancel()
-            await asyncio.wait({nodes_task})
-            await _clear(admin, simulated)
-            await logs.stop()
+            # Nodes that are left would be nodes of the Jobs of all tests that follow.
+            async with contextlib.AsyncExitStack() as stack:
+                stack.push_async_callback(logs.stop)
+                stack.push_async_callback(_clear, admin, simulated)
+                stack.push_async_callback(asyncio.wait, {nodes_task})
+                stack.callback(nodes_task.cancel)
+                await found.close()
 
 
 async def _clear(admin: KubeClient, simulated: SimulatedNodes) -> None:
@@ -379,4 +381,5 @@ async def _clear(admin: KubeClient, simulated: SimulatedNodes) -> None:
     for raw in (await admin.list(NODES, label_selector=f"{OWNER_LABEL}={simulated.id}")).get(
         "items"
     ) or ():
-        await admin.delete(NODES, raw["metadata"]["name"])
+        with contextlib.suppress(NotFound):
+            await admin.delete(NODES, raw["metadata"]["name"])

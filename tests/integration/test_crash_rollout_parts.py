@@ -34,7 +34,8 @@ def new_run() -> Play:
 async def _script(found: Harness, *, began: list[str]) -> None:
     own = {"selector": {"matchLabels": {OWNER_LABEL: found.nodes.id}}}
     await found.apply({"image": "example/task:v1", "nodes": own, "rollout": ROLLOUT, **EXIT})
-    await found.wait_deleted(JOBS, "sample")
+    # Five such runs are played side by side, each of three Jobs one after the other.
+    await found.wait_deleted(JOBS, "sample", seconds=90)
     for name in ("sample", "sample-image-pull", "sample-check-1"):
         await found.wait_deleted(DAEMON_SETS, f"{name}-daemonset-job")
 
