@@ -95,6 +95,13 @@ class FailurePolicy:
     unreachable_seconds: int | None = None
     max_unreachable_nodes: int | str | None = None
 
+    def rule_action(self, code: int) -> RuleAction:
+        """Return the action of the first rule with this exit code, `Retry` without a rule."""
+        for rule in self.rules:
+            if code in rule.exit_codes:
+                return rule.action
+        return RuleAction.RETRY
+
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:

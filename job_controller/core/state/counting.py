@@ -235,7 +235,7 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
         if not node.ready or pod.is_disrupted or pod.is_terminal:
             is_recorded = has_begun(record if record and record.uid == node.uid else None)
             is_record_urgent |= has_begun(assessment.record) and not is_recorded
-        if is_fatal(facts.context, assessment.record.exit_code):
+        if is_fatal(snapshot.job.spec, assessment.record.exit_code):
             known = record.exit_code if record is not None else None
             is_record_urgent |= known != assessment.record.exit_code
     return _NodesWithPod(nodes, tuple(surplus_pods), is_record_urgent, tuple(filter(None, wakes)))

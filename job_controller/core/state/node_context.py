@@ -77,20 +77,13 @@ class RunContext:
         """Return whether this exit code means success in the Job's completion mode."""
         return code == 0 and self.spec.completion.mode == CompletionMode.EXIT
 
-    def rule_action(self, code: int) -> RuleAction:
-        """Return the action of the first rule with this exit code, `Retry` without a rule."""
-        for rule in self.spec.failure_policy.rules:
-            if code in rule.exit_codes:
-                return rule.action
-        return RuleAction.RETRY
-
     def ignores(self, code: int | None) -> bool:
         """Return whether an end with this exit code does not count as a failure.
 
         One whose code is unknown (None) does not count if any rule ignores failures.
         """
         if code is not None:
-            return self.rule_action(code) == RuleAction.IGNORE
+            return self.spec.failure_policy.rule_action(code) == RuleAction.IGNORE
         return any(rule.action == RuleAction.IGNORE for rule in self.spec.failure_policy.rules)
 
     def was_recorded_as(self, inputs: NodeInputs, what: str) -> bool:

@@ -69,7 +69,7 @@ def task_failure(
     if may_be_success or not record.finished_in_pod or pod.is_ended_by_cluster:
         # A disruption is no failure of the task: the DaemonSet controller creates another pod.
         return None, None
-    fatal = is_fatal(context, code)
+    fatal = is_fatal(context.spec, code)
     if not fatal and record.finished_in_pod - record.ignored_failures <= context.spec.backoff_limit:
         return None, None
     finished = container.finished_at or container.last_finished_at
@@ -99,7 +99,7 @@ def failure_in_earlier_pod(context: RunContext, inputs: NodeInputs) -> NodeRecor
         return None
     if evidence is not None and evidence.failed_at and evidence.pod_uid == known.pod_uid:
         return _failed_by_token(known, evidence)
-    if known.reason == NodeReason.RESTARTING and is_fatal(context, known.exit_code):
+    if known.reason == NodeReason.RESTARTING and is_fatal(context.spec, known.exit_code):
         reason = NodeReason.FAILURE_POLICY_RULE
         return failed_record(known, reason, known.message, at=context.now)
     return None
@@ -110,9 +110,9 @@ def _failed_by_token(record: NodeRecord, evidence: Evidence) -> NodeRecord:
     return replace(failed, finished_at=evidence.failure_time)
 
 
-def is_fatal(context: RunContext, code: int | None) -> bool:
+def is_fatal(spec: JobSpec, code: int | None) -> bool:
     """Return whether a rule fails the node for an end with this exit code."""
-    return code is not None and context.rule_action(code) == RuleAction.FAIL
+    return code is not None and spec.failure_policy.rule_action(code) == RuleAction.FAIL
 
 
 def find_ends_of_rules(snapshot: Snapshot, pods: Iterable[Pod]) -> frozenset[str]:
@@ -120,17 +120,18 @@ def find_ends_of_rules(snapshot: Snapshot, pods: Iterable[Pod]) -> frozenset[str
 
     That is the newest end, or the one on record.
     """
-    rules = snapshot.job.spec.failure_policy.rules
-    fatal = {code for rule in rules if rule.action == RuleAction.FAIL for code in rule.exit_codes}
-    if not fatal:
+    spec = snapshot.job.spec
+    if not any(rule.action == RuleAction.FAIL for rule in spec.failure_policy.rules):
         return frozenset()
     recorded = {
-        record.pod_uid for record in merge_records(snapshot).values() if record.exit_code in fatal
+        record.pod_uid
+        for record in merge_records(snapshot).values()
+        if is_fatal(spec, record.exit_code)
     }
     return frozenset(
         pod.uid
         for pod in pods
-        if pod.uid in recorded or (pod.container and last_code(pod.container) in fatal)
+        if pod.uid in recorded or (pod.container and is_fatal(spec, last_code(pod.container)))
     )
 
 
@@ -254,7 +255,7 @@ def decidable_at(context: RunContext, record: NodeRecord, inputs: NodeInputs) ->
 def _first_seen_end(context: RunContext, record: NodeRecord, pod: Pod) -> datetime:
     """Return since when the end on record is known; ends after that of a rule change nothing."""
     first = context.first_seen(task_ended(pod, record.finished_in_pod))
-    if is_fatal(context, record.exit_code):
+    if is_fatal(context.spec, record.exit_code):
         first = min(first, context.first_seen(ended_by_rule(pod.uid)))
     return first
 

@@ -78,7 +78,7 @@ def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs)
     is_ignored = newly > 0 and not is_unseen(container) and context.ignores(code)
     failing = count > 0 and not context.is_success(code)
     # A rule fails the node for an end on record, whatever became of the attempts after it.
-    is_kept = same_pod and failing and is_fatal(context, record.exit_code)
+    is_kept = same_pod and failing and is_fatal(context.spec, record.exit_code)
     ignored = newly if is_ignored and not is_kept else 0
     started = container.started_at or pod.started_at
     reason, message = _not_restarting_reason(context, record, inputs, count)

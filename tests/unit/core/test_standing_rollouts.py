@@ -120,22 +120,28 @@ def test_a_rerun_that_waits_for_the_report_does_not_begin_the_soak_of_another_st
     assert world.started == ["a", "b"]
 
 
-def test_a_rerun_that_waits_for_the_report_leaves_the_failure_of_a_check() -> None:
-    """It is requested before the check fails. The report that has both is refused for a while."""
-    check = Check(node_ready=True, timeout_seconds=30)
+def in_failing_check(action: FailureAction, timeout_seconds: int) -> StandingWorld:
+    """Return a world in which a has completed, and then b, which is the canary and is not Ready.
+
+    The pod of a is deleted after its completion; the next one waits.
+    """
+    check = Check(node_ready=True, timeout_seconds=timeout_seconds)
     canary = Step(selector={"matchLabels": {"canary": "true"}}, check=check)
-    policy = FailurePolicy(FailureAction.PAUSE)
-    rollout = steps(Step(nodes=1), canary)
-    world = StandingWorld("a", "b", "c", rollout=rollout)
-    change(world.cluster, failure_policy=policy)
+    world = StandingWorld("a", "b", "c", rollout=steps(Step(nodes=1), canary))
+    change(world.cluster, failure_policy=FailurePolicy(action))
     world.label("b", canary="true")
     world.step(6)
     world.complete("a")
     world.step(6)
-    # The pod of a is deleted after its completion; the next one waits.
     world.put(gated_pod("a", serial=5))
     world.set_ready("b", is_ready=False)
     world.complete("b")
+    return world
+
+
+def test_a_rerun_that_waits_for_the_report_leaves_the_failure_of_a_check() -> None:
+    """It is requested before the check fails. The report that has both is refused for a while."""
+    world = in_failing_check(FailureAction.PAUSE, timeout_seconds=30)
     world.step(4)
     world.cluster.job = replace(world.cluster.job, annotations={names.ANNOTATION_RERUN: "a@1"})
     world.extra = {"refusals": {RefusedWrite.REPORT: "quota"}}
@@ -159,18 +165,7 @@ def test_a_check_that_has_failed_stays_failed_while_a_rerun_waits_for_the_report
     action: FailureAction,
 ) -> None:
     """Else each pass forgets or finds the failure, writes that, and causes the next pass."""
-    check = Check(node_ready=True, timeout_seconds=0)
-    canary = Step(selector={"matchLabels": {"canary": "true"}}, check=check)
-    world = StandingWorld("a", "b", "c", rollout=steps(Step(nodes=1), canary))
-    change(world.cluster, failure_policy=FailurePolicy(action))
-    world.label("b", canary="true")
-    world.step(6)
-    world.complete("a")
-    world.step(6)
-    # The pod of a is deleted after its completion; the next one waits.
-    world.put(gated_pod("a", serial=5))
-    world.set_ready("b", is_ready=False)
-    world.complete("b")
+    world = in_failing_check(action, timeout_seconds=0)
     world.step(10)
     phase = world.phase
     assert phase in {"Paused", "Failed"}
@@ -192,18 +187,7 @@ def test_a_rerun_that_the_report_has_forgets_the_failure_of_a_check_whatever_is_
     action: FailureAction,
 ) -> None:
     """The controller ends before it writes the status. After that the report is refused."""
-    check = Check(node_ready=True, timeout_seconds=0)
-    canary = Step(selector={"matchLabels": {"canary": "true"}}, check=check)
-    world = StandingWorld("a", "b", "c", rollout=steps(Step(nodes=1), canary))
-    change(world.cluster, failure_policy=FailurePolicy(action))
-    world.label("b", canary="true")
-    world.step(6)
-    world.complete("a")
-    world.step(6)
-    # The pod of a is deleted after its completion; the next one waits.
-    world.put(gated_pod("a", serial=5))
-    world.set_ready("b", is_ready=False)
-    world.complete("b")
+    world = in_failing_check(action, timeout_seconds=0)
     world.step(10)
     assert world.phase in {"Paused", "Failed"}
     world.set_ready("b", is_ready=True)
