@@ -28,7 +28,7 @@ from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.html_page import html_page
 from kubectl_dsjob.node_tables import format_rows
 from kubectl_dsjob.outputs import Output
-from kubectl_dsjob.patience import PatientReader
+from kubectl_dsjob.patience import PatientReader, missing_run
 from kubectl_dsjob.run_view import RunView, view_run
 from kubectl_dsjob.status_text import next_step, status_screen
 from kubectl_dsjob.target import Target
@@ -164,8 +164,13 @@ async def follow(
     namespace = target.find_namespace()
     deadline = None if limit_seconds is None else time.monotonic() + limit_seconds
     async with await target.connect() as client:
-        view = await read_run(client, namespace, name, uid) if uid else None
-        view = view or await need_run(client, namespace, name)
+        if not uid:
+            view = await need_run(client, namespace, name)
+        elif (found := await read_run(client, namespace, name, uid)) is not None:
+            view = found
+        else:
+            # An earlier run of that name says nothing of this one.
+            raise missing_run(name, namespace)
         reader = PatientReader(client)
         while True:
             show(view)
