@@ -92,6 +92,7 @@ class Deleter:
         now, moment = self._clock.now(), self._clock.monotonic()
         decision = self._decide(job, count, now, moment)
         if not decision.may_delete:
+            self._deletable_since.forget((job.namespace, job.name))
             logger.trace("the Job is not deleted yet", because=decision.blocked_by)
             wake_at = decision.wake_at
             return None if wake_at is None else max((wake_at - now).total_seconds(), 0.0)
