@@ -71,13 +71,14 @@ async def test_a_result_in_a_last_line_without_newline_is_found_in_mode_exit(
     await eventually(lambda: run.evidence().get("a", {}).get("results") == {"ip": "10.0.0.1"})
 
 
+@pytest.mark.parametrize("more", [[], MUCH])
 @pytest.mark.parametrize(("second", "results"), [(10, {"ip": "10.0.0.1"}), (30, {})])
 async def test_a_line_that_the_runtime_stamped_after_the_end_counts_in_mode_exit(
-    cluster, server, second, results
+    cluster, server, second, results, more
 ):
     run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=RESULTS)
     # The task has ended in second 9. Later lines than the first case has are of another start.
-    run.log("a").write(IP, at=datetime(2030, 1, 1, 0, 0, second, 500, UTC))
+    run.log("a").write(IP, *more, at=datetime(2030, 1, 1, 0, 0, second, 500, UTC))
     run.set_container("a", terminated(0), "initContainerStatuses")
     server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
     cluster.start()
