@@ -90,6 +90,16 @@ def older_results(view: RunView) -> list[str]:
     ]
 
 
+def outdated_results(view: RunView) -> list[str]:
+    """Return the nodes that a rerun request names, and whose results are older than it."""
+    older = set(older_results(view))
+    return [
+        node.name
+        for node in view.nodes
+        if node.is_due_again and node.results and node.name not in older
+    ]
+
+
 def run_rows(
     views: Sequence[RunView], now: datetime, *, has_namespace: bool
 ) -> tuple[list[str], list[list[str]]]:

@@ -10,10 +10,14 @@ from daemonset_job.kube.client.errors import Gone, Throttled, Unavailable
 from daemonset_job.kube.client.messages import clean_text
 from kubectl_dsjob.cluster import read_run
 from kubectl_dsjob.edge import say
+from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.proposals import at_job
 from kubectl_dsjob.run_view import TEXT_LIMIT, RunView
 
 # An API server that is restarted or replaced is back by then.
 LIMIT_SECONDS: Final = 300.0
+# A controller that was creating the report of a Job when that was deleted has done so by then.
+MISSING_SECONDS: Final = 30.0
 
 
 class PatientReader:
@@ -22,11 +26,13 @@ class PatientReader:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._failing_since: float | None = None
+        self._missing_since: float | None = None
 
     async def read(self, view: RunView) -> RunView:
         """Return the run as it is now, or `view` if that cannot be read at the moment.
 
-        A Job that is deleted a moment after its start has no report for some moments.
+        A Job that is deleted a moment after its start has no report for some moments. One that is
+        deleted before its start never has one: CliError after MISSING_SECONDS.
         """
         try:
             found = await read_run(self._client, view.namespace, view.name, view.uid)
@@ -40,4 +46,20 @@ class PatientReader:
                 raise
             return view
         self._failing_since = None
-        return found or view
+        if found is not None:
+            self._missing_since = None
+            return found
+        now = time.monotonic()
+        if self._missing_since is None:
+            self._missing_since = now
+        if now - self._missing_since > MISSING_SECONDS:
+            raise missing_run(view.name, view.namespace)
+        return view
+
+
+def missing_run(name: str, namespace: str) -> CliError:
+    """Return the error about a run of which there is neither a Job nor a report any more."""
+    return CliError(
+        f"the Job {name} was deleted, and no report says how its run ended",
+        f"See the other runs of that name: kubectl dsjob history {at_job(name, namespace)}",
+    )

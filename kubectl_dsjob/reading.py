@@ -28,7 +28,7 @@ from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.html_page import html_page
 from kubectl_dsjob.node_tables import format_rows
 from kubectl_dsjob.outputs import Output
-from kubectl_dsjob.patience import PatientReader
+from kubectl_dsjob.patience import PatientReader, missing_run
 from kubectl_dsjob.run_view import RunView, view_run
 from kubectl_dsjob.status_text import next_step, status_screen
 from kubectl_dsjob.target import Target
@@ -113,12 +113,18 @@ async def results(target: Target, name: str, output: Output) -> Answer:
     """Return the results of a run, a row for each node."""
     view = await _read(target, name)
     header, rows = node_tables.result_rows(view)
-    words = "" if len(header) > 1 else "No task of this run has declared a result."
+    words = [] if len(header) > 1 else ["No task of this run has declared a result."]
     if older := node_tables.older_results(view):
-        count = f"{len(older)} node{'' if len(older) == 1 else 's'}"
-        named = fold(older, limit=_NAMES_LIMIT)
-        words = f"The results of {count} are of an earlier revision than {view.revision}: {named}"
-    return Answer(format_rows(header, rows, output), words)
+        words.append(_of_nodes(older, f"are of an earlier revision than {view.revision}"))
+    if outdated := node_tables.outdated_results(view):
+        words.append(_of_nodes(outdated, "are older than the newest rerun request"))
+    return Answer(format_rows(header, rows, output), "\n".join(words))
+
+
+def _of_nodes(names: list[str], what: str) -> str:
+    """Return a sentence about the results of these nodes."""
+    count = f"{len(names)} node{'' if len(names) == 1 else 's'}"
+    return f"The results of {count} {what}: {fold(names, limit=_NAMES_LIMIT)}"
 
 
 async def history(target: Target, name: str, output: Output) -> Answer:
@@ -158,8 +164,13 @@ async def follow(
     namespace = target.find_namespace()
     deadline = None if limit_seconds is None else time.monotonic() + limit_seconds
     async with await target.connect() as client:
-        view = await read_run(client, namespace, name, uid) if uid else None
-        view = view or await need_run(client, namespace, name)
+        if not uid:
+            view = await need_run(client, namespace, name)
+        elif (found := await read_run(client, namespace, name, uid)) is not None:
+            view = found
+        else:
+            # An earlier run of that name says nothing of this one.
+            raise missing_run(name, namespace)
         reader = PatientReader(client)
         while True:
             show(view)

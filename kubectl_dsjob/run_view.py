@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition
 from daemonset_job.api.node_record import NodeRecord
@@ -55,7 +56,8 @@ class NodeView:
 
     `is_set_aside`: it is unreachable, and the run does not wait for it. `rollback` is its state in
     the rollback of the run, "" for none, or if it was not read. `revision` is that of its results,
-    "" for policy Once.
+    "" for policy Once. `is_due_again`: a rerun request came after these results, and the node has
+    not completed since.
     """
 
     name: str
@@ -71,6 +73,7 @@ class NodeView:
     is_set_aside: bool = False
     rollback: str = ""
     revision: str = ""
+    is_due_again: bool = False
 
     @property
     def last_line(self) -> str:
@@ -217,7 +220,7 @@ def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:
         reason=_text(true.reason) if true else "",
         message=_text(status.message),
         batch=_batch(status.rollout, status.phase),
-        created_at=first.created_at,
+        created_at=first.job_created_at,
         started_at=status.start_time,
         completed_at=status.completion_time,
         nodes=view_nodes(reports),
@@ -232,6 +235,8 @@ def view_nodes(reports: Sequence[JobReport]) -> tuple[NodeView, ...]:
     nodes = []
     for name in sorted({*records, *evidence}):
         record, found = records.get(name), evidence.get(name)
+        if record is not None and found is not None and found.node_uid != record.uid:
+            found = None  # of a former node of that name
         is_done = found is not None and found.is_completed
         known = NodeState.COMPLETED if is_done else NodeState.WAITING
         nodes.append(
@@ -245,12 +250,30 @@ def view_nodes(reports: Sequence[JobReport]) -> tuple[NodeView, ...]:
                 started_at=record.started_at if record else None,
                 finished_at=record.finished_at if record else None,
                 results=_clean_results(found.results) if found else {},
-                last_lines=tuple(map(_text, found.last_lines)) if found else (),
+                last_lines=tuple(map(_text, _find_last_lines(record, found))),
                 is_set_aside=record is not None and _is_set_aside(record),
                 revision=_name(found.revision) if found else "",
+                is_due_again=_is_due_again(record, found),
             )
         )
     return tuple(nodes)
+
+
+def _find_last_lines(record: NodeRecord | None, found: Evidence | None) -> tuple[str, ...]:
+    """Return the last lines of the pod that the record of a node is about.
+
+    A later pod may have failed without a line, as one whose image cannot be pulled.
+    """
+    if found is None or (record is not None and record.pod_uid != found.pod_uid):
+        return ()
+    return found.last_lines
+
+
+def _is_due_again(record: NodeRecord | None, found: Evidence | None) -> bool:
+    """Return whether evidence no longer counts, because the node is to run the task again."""
+    if record is None or found is None or record.state == NodeState.COMPLETED:
+        return False
+    return found.pod_uid in record.earlier_pods
 
 
 def _is_set_aside(record: NodeRecord) -> bool:
@@ -276,8 +299,8 @@ def group_runs(reports: Sequence[JobReport]) -> list[tuple[JobReport, ...]]:
 
 
 def _moment(report: JobReport) -> float:
-    started = report.status.start_time or report.created_at
-    return started.timestamp() if started else 0.0
+    created = report.job_created_at
+    return created.timestamp() if created is not None else 0.0
 
 
 def _clean_totals(totals: NodeTotals | None) -> NodeTotals:

@@ -11,8 +11,10 @@ from loguru import logger
 from daemonset_job.api.choices import CompletionMode
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job, JobKey
+from daemonset_job.api.listed_results import lists_lack_results
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.pod import Pod
+from daemonset_job.api.report import JobReport
 from daemonset_job.api.states import ConditionType
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
@@ -92,13 +94,15 @@ class Deleter:
         now, moment = self._clock.now(), self._clock.monotonic()
         decision = self._decide(job, count, now, moment)
         if not decision.may_delete:
+            self._deletable_since.forget((job.namespace, job.name))
             logger.trace("the Job is not deleted yet", because=decision.blocked_by)
             wake_at = decision.wake_at
             return None if wake_at is None else max((wake_at - now).total_seconds(), 0.0)
         deleted_at = self._deleted_at.get(job)
         if deleted_at is not None and moment < deleted_at + DELETED_CACHED_SECONDS:
             return None  # the cache is stale
-        if self._has_unread_results(job, scanner) and self._may_wait(job, moment):
+        is_reading = self._has_unread_results(job, scanner, reports)
+        if is_reading and self._may_wait(job, moment):
             self._ledger.flush_now(job)
             return RESULTS_CHECK_SECONDS
         if unchanged := unchanged_nodes(snapshot()):
@@ -141,15 +145,17 @@ class Deleter:
             self._unseen_since.set(job, moment)
         return is_unseen
 
-    def _has_unread_results(self, job: Job, scanner: Scanner) -> bool:
-        """Return whether results are not read or not recorded yet.
+    def _has_unread_results(self, job: Job, scanner: Scanner, reports: Sequence[JobReport]) -> bool:
+        """Return whether results are not read or not recorded yet, also in the lists of nodes.
 
         That may be in mode Exit, in which the exit code alone completes a node. The log of the last
         node may not have been read by then, above all not by a new leader.
         """
         if job.spec.completion.mode != CompletionMode.EXIT or not job.spec.results:
             return False
-        return self._ledger.has_pending(job) or scanner.has_unread_logs((job.namespace, job.name))
+        if self._ledger.has_pending(job) or scanner.has_unread_logs((job.namespace, job.name)):
+            return True
+        return lists_lack_results(reports, merge_ledger(job, reports))
 
     def _may_wait(self, job: Job, moment: float) -> bool:
         """Return whether the deletion may wait: RESULTS_WAIT_SECONDS, if a log cannot be read."""

@@ -69,6 +69,14 @@ class JobReport:
         """What the controller recorded, by node name."""
         return self.status.node_states
 
+    @property
+    def job_created_at(self) -> datetime | None:
+        """When its Job was created or started, else when the report was created; None if unknown.
+
+        A report that was put back from a backup has a new creation time, but is of an old run.
+        """
+        return names.report_time(self.name) or self.status.start_time or self.created_at
+
 
 def parse_report(raw: Mapping[str, Any]) -> JobReport:
     """Return the JobReport in a raw object.

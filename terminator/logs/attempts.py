@@ -14,7 +14,12 @@ END_MARGIN = timedelta(seconds=1)
 
 
 def ended_attempt(
-    step: ShortRead, container: Container, newest: Container | None, first_at: str
+    step: ShortRead,
+    container: Container,
+    newest: Container | None,
+    first_at: str,
+    *,
+    has_succeeded: bool = False,
 ) -> int:
     """Return the attempt, from 1, whose log a read of the end has returned; 0 if it is uncertain.
 
@@ -23,6 +28,9 @@ def ended_attempt(
     attempt. The times of the lines show that, because they and the time of the end are of the
     node's one clock. An empty log counts as that of the ended attempt: most failing tasks print
     nothing, and a doubt would delay each of them.
+
+    `has_succeeded`: the task has ended with 0 in mode Exit. Only a new sandbox starts it again,
+    which takes longer than END_MARGIN.
 
     A container that is about to be started again may have its next restart count already.
     """
@@ -38,5 +46,5 @@ def ended_attempt(
     if finished_at is None:
         return attempt if step.previous else 0
     # Both are cut to whole seconds, and the last lines may be stamped after the end.
-    margin = END_MARGIN if step.previous else timedelta()
+    margin = END_MARGIN if step.previous or has_succeeded else timedelta()
     return attempt if began_at <= finished_at + margin else 0

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from terminator.logs.findings import Findings
 from terminator.logs.log_parser import Line, LogParser, portions
-from terminator.logs.matcher import Completed, Matcher, Result
+from terminator.logs.matcher import Completed, Finding, Matcher, Result, UnlistedResult
 from terminator.logs.tail_read import (
     LARGE_TAIL_BYTES,
     LARGE_TAIL_LINES,
@@ -42,8 +42,9 @@ class BackwardRead:
 
     `until` is the time of the last line that matters: that of the token, or the last one of a task
     that has ended. While `request` is not None: send it, call `begin`, pass the answer to `feed`
-    until `feed` returns False, then call `end`. Results are added to `findings`. `is_elsewhere`
-    says that this log has no line from before `until`.
+    until `feed` returns False, then call `end`. Results are added to `findings`, and so is the
+    first name that the Job does not list. `is_elsewhere` says that this log has no line from before
+    `until`.
     """
 
     def __init__(self, matcher: Matcher, findings: Findings, until: str) -> None:
@@ -68,6 +69,7 @@ class BackwardRead:
         self._first: Line | None = None
         self._oldest = ""
         self._values: dict[str, str | None] = {}
+        self._unlisted = ""
         self._bytes = self._lines = self._older = 0
         self._is_met = self._is_over = False
 
@@ -111,6 +113,8 @@ class BackwardRead:
             self.is_elsewhere = self._requests == 1 and not self._bytes
             return
         self._accept(self._values)
+        # The lines that were read before are later ones.
+        self._findings.unlisted_result = self._unlisted or self._findings.unlisted_result
         if self._is_whole(request):
             self._end_whole()
             return
@@ -137,21 +141,25 @@ class BackwardRead:
             return False
         self._oldest = self._oldest or line.timestamp
         self._older += line.timestamp < self._reach
-        self._values |= self._value(line)
-        decided_at = self._findings.completed_at
         found = self._matcher.classify(line.data, truncated=line.truncated)
+        self._values |= self._value(found)
+        if isinstance(found, UnlistedResult):
+            self._unlisted = self._unlisted or found.name
+        decided_at = self._findings.completed_at
         return not (isinstance(found, Completed) and line.timestamp == decided_at)
 
     def _end_whole(self) -> None:
         """Classify the first line of the answer, now known to be the first one of the log."""
         first = self._first
-        if first is not None and first.timestamp <= self._seam:
-            self._accept(self._value(first))
+        if first is not None and "" < first.timestamp <= self._seam:
+            found = self._matcher.classify(first.data, truncated=first.truncated)
+            self._accept(self._value(found))
+            if isinstance(found, UnlistedResult):
+                self._findings.unlisted_result = found.name
         self.is_elsewhere = first is None or first.timestamp > self._until
 
-    def _value(self, line: Line) -> dict[str, str | None]:
-        found = self._matcher.classify(line.data, truncated=line.truncated)
-        if line.timestamp and isinstance(found, Result) and found.name in self._missing:
+    def _value(self, found: Finding | None) -> dict[str, str | None]:
+        if isinstance(found, Result) and found.name in self._missing:
             return {found.name: found.value}
         return {}
 

@@ -55,7 +55,7 @@ class FindingsReport:
         findings = scanned.read_state.log_of(step).findings
         if not findings.attempt:
             findings.last_lines = ()
-        if _lacks_results(scanned, step, ended) and not read.is_whole:
+        if findings.attempt and _lacks_results(scanned, step, ended) and not read.is_whole:
             self._report_after_search(scanned, findings, read.span.last_at, step.previous)
         else:
             self._on_findings(

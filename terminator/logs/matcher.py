@@ -95,9 +95,12 @@ def printable(line: bytes) -> str:
 def _visible(text: str) -> str:
     """Return a text without the invisible characters that change how the rest is shown.
 
-    These are right-to-left overrides, marks and the like.
+    These are right-to-left overrides, marks and the like. Tabs and other blanks become a blank:
+    without one, two words would be another word.
     """
-    return "".join(c for c in text if c.isprintable() or c == " ")
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " for c in text if c.isprintable() or c.isspace())
 
 
 class Classifier(Protocol):
@@ -215,7 +218,7 @@ class RememberingMatcher:
 def _protocol(text: str) -> Finding | None:
     if found := _RESULT.fullmatch(text):
         # Too long is no result rather than a cut one: half an address is a wrong address.
-        value = _visible(CONTROLS.sub("", found[2]))
+        value = _visible(found[2])
         return Result(found[1], None if is_too_long(value) else value)
     if found := _PROGRESS.fullmatch(text):
         done, total = int(found[1]), int(found[2])

@@ -135,7 +135,13 @@ class ShortReads:
         if self._is_current(scanned):
             self._context.progress_report.report(scanned, log)
         if is_end and self._is_current(scanned):
-            log.findings.attempt = ended_attempt(step, container, scanned.container, read.first_at)
+            log.findings.attempt = ended_attempt(
+                step,
+                container,
+                scanned.container,
+                read.first_at,
+                has_succeeded=not scanned.target.matcher.has_token and container.exit_code == 0,
+            )
             self._findings_report.report_ended(scanned, step, container, read)
         elif read_state.takes_lines(step, container) and self._is_current(scanned):
             self._findings_report.report_lines(scanned, log.findings)

@@ -10,7 +10,7 @@ than one request because of three properties of the kubelet (pkg/kubelet/kuberun
   ``done``. If the first line of a full answer is a token, it is requested again with one record
   more.
 - A last line without newline may be complete, or the task may still be writing it. It counts when a
-  later read shows the same line.
+  later read shows the same line. In mode Exit it may be a result: no token follows it.
 
 If an answer does not reach back to the lines read before, lines are missing between the two. The
 `span` of a read is the part of the log that it read without such a gap.
@@ -53,8 +53,8 @@ class TailRead:
     `cursor`.
 
     Attributes:
-        unfinished: A last line without newline that is a token if it stays as it is. Pass it on to
-            the next read.
+        unfinished: A last line without newline that counts if it stays as it is. Pass it on to the
+            next read.
         is_whole: Whether the last answer was the whole log.
         span: The newest part of the log that the answers show without a gap.
         has_decided: Whether this read made the findings final.
@@ -167,7 +167,8 @@ class TailRead:
     def _take_unfinished(self, lines: list[Line], matcher: Classifier) -> list[Line]:
         """Evaluate a last line without newline; return it if it counts."""
         self.findings.remember(lines)
-        if not _decides(lines, matcher):
+        is_result = not self._matcher.has_token and _has_results(lines, matcher)
+        if not is_result and not _decides(lines, matcher):
             return []
         if lines == [self._confirmed]:
             self.findings.add(matcher, lines)
@@ -215,6 +216,15 @@ def _next_request(
 
 def _decides(lines: list[Line], matcher: Classifier) -> bool:
     """Return whether one of the lines is a token."""
-    trial = Findings()
-    trial.add(matcher, lines)
-    return trial.is_final
+    return _find_in(lines, matcher).is_final
+
+
+def _has_results(lines: list[Line], matcher: Classifier) -> bool:
+    """Return whether one of the lines is a result, also one that cannot be kept."""
+    return bool(_find_in(lines, matcher).all_results)
+
+
+def _find_in(lines: list[Line], matcher: Classifier) -> Findings:
+    found = Findings()
+    found.add(matcher, lines)
+    return found

@@ -53,7 +53,10 @@ def status_body(error: Refused) -> Raw:
         "code": error.status,
         "reason": error.reason,
         "message": error.message,
-        "details": {"causes": [{"field": error.field}] if error.field else []},
+        "details": {
+            "causes": [{"field": error.field}] if error.field else [],
+            **({"name": error.name} if error.name else {}),
+        },
     }
 
 

@@ -81,7 +81,7 @@ class Storage:
     def find(self, kind: Kind, key: Key) -> Raw:
         found = self.all(kind).get(key)
         if found is None:
-            raise Refused(404, "NotFound", f'{kind[1]} "{key[1]}" not found')
+            raise Refused(404, "NotFound", f'{kind[1]} "{key[1]}" not found', name=key[1])
         return found
 
     # --- changing ----------------------------------------------------------------------

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from daemonset_job.api import names
 from daemonset_job.kube.client.errors import KubeError, Unavailable
-from daemonset_job.kube.client.resource import JOBS
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from kubectl_dsjob import patience, reading, writing
 from kubectl_dsjob.edge import as_cli_error
 from kubectl_dsjob.errors import CliError
@@ -72,6 +73,33 @@ async def test_wait_goes_on_when_the_server_is_back(server, target, running, cap
     running()
     assert (await command).code == 0
     assert capsys.readouterr().err.count("trying again") == 1
+
+
+async def test_wait_ends_when_the_job_is_deleted_and_has_no_report(
+    server, target, running, monkeypatch
+):
+    monkeypatch.setattr(patience, "MISSING_SECONDS", 0.2)
+    shown = asyncio.Event()
+    command = asyncio.create_task(reading.follow(target, "sweep", None, lambda _view: shown.set()))
+    await shown.wait()
+    server.remove(JOBS, "sweep")
+    async with asyncio.timeout(10):
+        error = await failure(command)
+    assert error.message == "the Job sweep was deleted, and no report says how its run ended"
+    assert error.code == 1
+
+
+async def test_the_report_of_an_earlier_run_is_not_that_of_a_job_that_is_gone(server, target):
+    labels = {names.LABEL_JOB: "sweep", names.LABEL_JOB_UID: "earlier"}
+    body = {
+        "metadata": {"name": "sweep-1", "labels": labels},
+        "spec": {"job": {"name": "sweep", "uid": "earlier"}},
+        "status": {"phase": "Succeeded"},
+    }
+    server.put(JOB_REPORTS, body)
+    assert (await reading.follow(target, "sweep", 30, lambda _view: None)).code == 0
+    error = await failure(reading.follow(target, "sweep", 30, lambda _view: None, "later"))
+    assert "was deleted" in error.message
 
 
 async def test_wait_gives_up_when_the_server_stays_away(server, target, running, monkeypatch):

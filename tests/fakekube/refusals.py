@@ -2,10 +2,16 @@
 
 
 class Refused(Exception):  # noqa: N818 - what the API server does with a request
-    """A request that changes nothing. `status` is the HTTP status, `field` the cause's field."""
+    """A request that changes nothing.
 
-    def __init__(self, status: int, reason: str, message: str = "", field: str = "") -> None:
+    `status` is the HTTP status, `field` the cause's field, and `name` that of a missing object.
+    """
+
+    def __init__(
+        self, status: int, reason: str, message: str = "", field: str = "", name: str = ""
+    ) -> None:
         super().__init__(message)
+        self.name = name
         self.status, self.reason, self.message = status, reason, message or reason
         self.field = field
 

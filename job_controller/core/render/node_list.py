@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from daemonset_job.api.evidence import Evidence
-from daemonset_job.api.json_text import json_bytes
+from daemonset_job.api.listed_results import listed_results
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.node_row import NodeRow
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
-
-# The results of a shard are in its `evidence` already. Copies of more than this are left out: an
-# object of the API server has 1.5 MiB at most.
-RESULTS_LIMIT_BYTES: Final = 256 * 1024
 
 
 def build_node_list(
@@ -27,13 +22,7 @@ def build_node_list(
     """
     if any(_is_unfinished(record, has_failed=has_failed) for record in records.values()):
         return None
-    results = {
-        name: dict(sorted(entry.results.items()))
-        for name, record in records.items()
-        if (entry := ledger.get(name)) is not None and entry.node_uid == record.uid
-    }
-    if _count_bytes(results) > RESULTS_LIMIT_BYTES:
-        results = {}
+    results = listed_results(records, ledger)
     return tuple(
         NodeRow(
             name=name,
@@ -52,11 +41,3 @@ def _is_unfinished(record: NodeRecord, *, has_failed: bool) -> bool:
     if record.state == NodeState.WAITING:
         return not (has_failed and record.reason == NodeReason.SCHEDULING_GATED)
     return record.state == NodeState.ACTIVE
-
-
-def _count_bytes(results: Mapping[str, Mapping[str, str]]) -> int:
-    return sum(
-        json_bytes(key) + json_bytes(value)
-        for found in results.values()
-        for key, value in found.items()
-    )

@@ -104,5 +104,5 @@ def _chain_to(
 
 
 def _creation(report: JobReport) -> tuple[str, str]:
-    created = report.created_at.isoformat() if report.created_at is not None else ""
-    return created, report.name
+    created = report.job_created_at
+    return created.isoformat() if created is not None else "", report.name

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.kube.client.resource import PODS
+from daemonset_job.kube.client.resource import JOB_REPORTS, PODS
 from tests.contract.terminator.cluster import eventually, running, terminated
 
 pytestmark = pytest.mark.looptime(end=2000)
@@ -71,6 +71,56 @@ async def test_complete_job_waits_briefly_for_unread_results(cluster, server, ti
     assert run.exists
     await eventually(lambda: not run.exists, 17)
     assert run.evidence()["a"].get("results", {}) == results
+
+
+@pytest.mark.parametrize("is_updated", [True, False])
+async def test_a_complete_job_waits_briefly_for_the_results_in_the_list_of_nodes(
+    cluster, server, is_updated
+):
+    """No program writes the list once the Job is gone."""
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=[{"name": "ip"}])
+    server.fail_next("GET", "/log", 500, times=3)
+    cluster.start()
+    run.log("a").write("dsjob:result ip=10.0.0.1")
+    run.set_container("a", terminated(0))
+    await eventually(lambda: run.completed() == {"a"})
+    (report,) = [raw["metadata"]["name"] for raw in run.reports()]
+    row = {"name": "a", "state": "Completed"}
+    server.patch(JOB_REPORTS, report, {"status": {"nodeList": [row]}})
+    run.agree()
+    await eventually(lambda: run.evidence()["a"].get("results"))
+    await asyncio.sleep(2)
+    assert run.exists
+    if is_updated:
+        row["results"] = {"ip": "10.0.0.1"}
+        server.patch(JOB_REPORTS, report, {"status": {"nodeList": [row]}})
+        await eventually(lambda: not run.exists, 1)
+    await eventually(lambda: not run.exists, 17)
+
+
+async def test_it_waits_again_for_the_results_of_a_node_that_joined_meanwhile(cluster, server):
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=[{"name": "ip"}])
+    server.fail_next("GET", f"/pods/{run.pod('a')}/log", 500, times=10_000)
+    cluster.start()
+    run.set_container("a", terminated(0))
+    await eventually(lambda: run.completed() == {"a"})
+    run.agree()
+    await asyncio.sleep(2)
+    run.agree(observedGeneration=0)  # the controller has seen that a node joins
+    cluster.add_node("b")
+    run.choose("a", "b")
+    run.add_pod("b")
+    run.log("b").write("dsjob:result ip=10.0.0.1")
+    await asyncio.sleep(60)
+    assert run.exists
+    server.fail_next("GET", f"/pods/{run.pod('b')}/log", 500, times=4)
+    run.set_container("b", terminated(0))
+    await eventually(lambda: run.completed() == {"a", "b"})
+    run.agree()
+    await asyncio.sleep(1)
+    assert run.exists
+    await eventually(lambda: not run.exists, 17)
+    assert run.evidence()["b"]["results"] == {"ip": "10.0.0.1"}
 
 
 async def test_second_pod_of_a_completed_node_keeps_its_results(cluster, server):

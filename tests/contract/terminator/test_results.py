@@ -1,6 +1,7 @@
 """Results that a task prints long before its token."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
@@ -55,6 +56,43 @@ async def test_they_are_found_in_mode_exit(cluster, server):
     await asyncio.sleep(20)
     # Nothing is looked for in the log of a task that failed.
     assert server.count("GET", f"/pods/{run.pod('b')}/log") == 1
+
+
+@pytest.mark.parametrize("before", [[], MUCH])
+async def test_a_result_in_a_last_line_without_newline_is_found_in_mode_exit(
+    cluster, server, before
+):
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=RESULTS)
+    cluster.start()
+    run.log("a").write(*before)
+    run.log("a").write_raw(IP.encode())
+    run.set_container("a", terminated(0), "initContainerStatuses")
+    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
+    await eventually(lambda: run.evidence().get("a", {}).get("results") == {"ip": "10.0.0.1"})
+
+
+@pytest.mark.parametrize("more", [[], MUCH])
+@pytest.mark.parametrize(("second", "results"), [(10, {"ip": "10.0.0.1"}), (30, {})])
+async def test_a_line_that_the_runtime_stamped_after_the_end_counts_in_mode_exit(
+    cluster, server, second, results, more
+):
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=RESULTS)
+    # The task has ended in second 9. Later lines than the first case has are of another start.
+    run.log("a").write(IP, *more, at=datetime(2030, 1, 1, 0, 0, second, 500, UTC))
+    run.set_container("a", terminated(0), "initContainerStatuses")
+    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
+    cluster.start()
+    await asyncio.sleep(30)
+    assert run.evidence()["a"].get("results", {}) == results
+
+
+async def test_a_result_that_is_not_listed_is_named_however_early_it_was_printed(cluster, server):
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=RESULTS)
+    cluster.start()
+    run.log("a").write("dsjob:result adress=10.0.0.1", *MUCH)
+    run.set_container("a", terminated(0), "initContainerStatuses")
+    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
+    await eventually(lambda: run.evidence().get("a", {}).get("omittedResults") == ["adress"])
 
 
 async def test_results_of_the_first_start_stay_after_a_reboot(cluster, server):

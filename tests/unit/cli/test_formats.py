@@ -19,9 +19,16 @@ from daemonset_job.api.times import format_time
 from kubectl_dsjob.html_chart import completions
 from kubectl_dsjob.html_page import FAILURES_SHOWN, html_page
 from kubectl_dsjob.live_view import render
-from kubectl_dsjob.node_tables import diff_rows, format_rows, node_rows, result_rows, run_rows
+from kubectl_dsjob.node_tables import (
+    diff_rows,
+    format_rows,
+    node_rows,
+    outdated_results,
+    result_rows,
+    run_rows,
+)
 from kubectl_dsjob.outputs import Output
-from kubectl_dsjob.run_view import TEXT_LIMIT, NodeView, view_run
+from kubectl_dsjob.run_view import TEXT_LIMIT, NodeView, group_runs, view_run
 from kubectl_dsjob.status_text import progress_line, status_screen
 from kubectl_dsjob.tables import csv_text, duration, shorten
 from tests.unit.cli.views import HOSTILE, NOW, real_run, run
@@ -171,6 +178,61 @@ def test_a_node_that_is_set_aside_says_so():
         f"the node has not been Ready; {aside}",
         "restarting",
     ]
+
+
+def view_of(record, evidence, name="sweep-1", **meta):
+    """Return a run with one node, by its report."""
+    body = {
+        "metadata": {"name": name, "namespace": "cli", **meta},
+        "spec": {"job": {"name": "sweep", "uid": name}},
+        "status": {"nodeStates": {"a": record}},
+        "evidence": {"a": evidence},
+    }
+    return view_run(None, [parse_report(body)])
+
+
+def test_a_node_has_no_results_of_a_former_node_of_its_name():
+    former = {"nodeUID": "u1", "completedAt": "2026-01-01T11:59:00Z", "results": {"kernel": "5"}}
+    assert view_of({"uid": "u1", "state": "Completed"}, former).nodes[0].results == {"kernel": "5"}
+    view = view_of({"uid": "u2", "state": "Failed", "message": "no image"}, former)
+    assert result_rows(view) == (["node"], [["a"]])
+
+
+def test_the_failure_of_a_later_pod_is_not_shown_with_the_lines_of_an_earlier_one():
+    lines = {"nodeUID": "u", "podUID": "p1", "lastLines": ["disk full"]}
+    record = {"uid": "u", "state": "Failed", "exitCode": 2, "podUID": "p1"}
+    assert "exit 2: disk full" in status_screen(view_of(record, lines), NOW, width=80)
+    record |= {"podUID": "p2", "exitCode": None, "message": "cannot pull the image"}
+    screen = status_screen(view_of(record, lines), NOW, width=80)
+    assert "cannot pull the image" in screen
+    assert "disk full" not in screen
+    # Its pod is gone, and has started nothing.
+    screen = status_screen(view_of({**record, "podUID": ""}, lines), NOW, width=80)
+    assert "disk full" not in screen
+
+
+def test_results_from_before_a_rerun_request_are_named():
+    found = {"nodeUID": "u", "podUID": "p1", "completedAt": "x", "results": {"kernel": "5"}}
+    record = {"uid": "u", "state": "Failed", "podUID": "p2", "earlierPods": ["p1"]}
+    assert outdated_results(view_of(record, found)) == ["a"]
+    assert outdated_results(view_of({**record, "state": "Completed"}, found)) == []
+    assert outdated_results(view_of({**record, "earlierPods": ["p0"]}, found)) == []
+
+
+def test_a_report_that_was_put_back_from_a_backup_is_not_the_newest_run():
+    reports = [
+        parse_report(
+            {
+                "metadata": {"name": name, "creationTimestamp": created},
+                "spec": {"job": {"name": "sweep", "uid": name}},
+            }
+        )
+        for name, created in (
+            ("sweep-20260101000000-aaaaa", "2026-02-01T00:00:00Z"),
+            ("sweep-20260102000000-bbbbb", "2026-01-02T00:00:00Z"),
+        )
+    ]
+    assert [run[0] for run in group_runs(reports)] == reports
 
 
 def paused(reason, message):

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from daemonset_job.api.listed_results import RESULTS_LIMIT_BYTES, lists_lack_results
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.node_row import NodeRow
+from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState
 from job_controller.core.decide import decide
 from job_controller.core.plan import WriteReportStatus, WriteStatus
-from job_controller.core.render.node_list import RESULTS_LIMIT_BYTES, build_node_list
+from job_controller.core.render.node_list import build_node_list
 from tests.unit.builders import NOW, done, make_cluster, make_node, make_pod
 
 DONE = NodeRecord("a-uid", NodeState.COMPLETED, attempts=2, exit_code=0, finished_at=NOW)
@@ -31,6 +33,25 @@ def test_the_list_joins_record_and_results_in_order_of_names():
 def test_results_of_a_former_node_of_that_name_are_not_its_own():
     (row,) = build_node_list({"a": DONE}, {"a": with_results("a", {"k": "v"}, uid="former")})
     assert row.results == {}
+
+
+def test_a_list_lacks_results_until_it_has_those_of_the_ledger():
+    late = {"a": with_results("a", {"kernel": "6.1"})}
+    records = {"a": DONE, "b": FAILED}
+
+    def lacks(ledger, rows):
+        status = ReportStatus(node_states=records, node_list=rows)
+        return lists_lack_results([replace(make_cluster("a").report(), status=status)], ledger)
+
+    early = build_node_list(records, {"a": done("a")})
+    assert not lacks({"a": done("a")}, early)
+    assert lacks(late, early)
+    assert not lacks(late, build_node_list(records, late))
+    assert not lacks(late, ())  # no list is written
+    former = {"a": with_results("a", {"kernel": "6.1"}, uid="former")}
+    assert not lacks(former, early)
+    large = {"a": with_results("a", {"kernel": "v" * (RESULTS_LIMIT_BYTES + 1)})}
+    assert not lacks(large, early)
 
 
 def test_there_is_no_list_while_a_node_is_unfinished():

@@ -71,6 +71,12 @@ def test_of_deleted_jobs_the_newest_report_counts():
     assert newest_run("sample", None, ()).phase is None
 
 
+def test_a_report_that_was_put_back_from_a_backup_is_not_the_newest_run():
+    older = replace(report(Phase.SUCCEEDED, 9), name="sample-20260101000000-aaaaa")
+    newer = replace(report(Phase.FAILED, 1), name="sample-20260102000000-bbbbb")
+    assert newest_run("sample", None, (older, newer)).phase == Phase.FAILED
+
+
 def test_a_job_that_has_started_waits_for_none():
     job = make_job(spec=JOB.spec)
     assert newest_run("sample", job, ()).waits_for == ("first",)

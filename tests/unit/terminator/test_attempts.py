@@ -31,6 +31,12 @@ def test_a_read_that_a_restart_may_have_overtaken_has_no_number():
     assert ended_attempt(ShortRead(), unknown, unknown, LONG_AFTER) == 0
 
 
+def test_a_task_that_has_succeeded_may_have_lines_stamped_after_its_end():
+    for moment, attempt in ((AT, 1), (AFTER, 1), (LONG_AFTER, 0)):
+        assert ended_attempt(ShortRead(), ENDED, ENDED, moment, has_succeeded=True) == attempt
+    assert ended_attempt(ShortRead(), ENDED, running(1), AFTER, has_succeeded=True) == 0
+
+
 @pytest.mark.parametrize(("container", "attempt"), [(ENDED, 1), (waiting(0), 1), (waiting(3), 4)])
 def test_an_empty_log_is_that_of_the_end(container, attempt):
     """Most tasks that fail say nothing: they are not made to wait."""

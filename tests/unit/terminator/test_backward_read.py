@@ -55,6 +55,17 @@ def test_a_result_at_the_beginning_of_a_long_log_is_found():
         assert asks <= 6
 
 
+def test_the_first_name_that_the_job_does_not_list_is_found():
+    for before in ([], [b"started"]):
+        lines = [*before, b"dsjob:result adress=1", *[b"x"] * 3000, b"dsjob:result port=2"]
+        lines += [*[b"x"] * 3000, b"done", b"dsjob:result other=3"]
+        known = completed(lines)
+        known.unlisted_result = "port"
+        found, _, _ = search(lines, known)
+        assert found.unlisted_result == "adress"
+        assert found.results == {}
+
+
 def test_the_last_value_before_the_token_counts():
     lines = [b"dsjob:result ip=1", *[b"x"] * 3000, b"dsjob:result ip=2", *[b"x"] * 3000]
     lines += [b"done", b"dsjob:result ip=3", *[b"x"] * 10]

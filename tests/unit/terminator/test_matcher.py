@@ -146,6 +146,8 @@ def test_failure_goes_first():
         (b"dsjob:result a.b-c_d=", Result("a.b-c_d", "")),
         (b"dsjob:result ip=a=b", Result("ip", "a=b")),
         (b"dsjob:result ip=a\x07b\x00c", Result("ip", "abc")),
+        (b"dsjob:result ip=480\t/var/log", Result("ip", "480 /var/log")),  # as du prints it
+        (b"dsjob:result ip=a\xc2\xa0b\rc", Result("ip", "a b c")),
         # A right-to-left override and a zero-width space, in UTF-8.
         (
             b"dsjob:result ip=ok \xe2\x80\xaegnp.exe\xe2\x80\x8b\xe2\x81\xa6",

@@ -49,9 +49,9 @@ def answer(records, ask, since=None):
     return out[: ask.max_bytes]
 
 
-def read(records, cursor=None, unfinished=None, found=None):
+def read(records, cursor=None, unfinished=None, found=None, matcher=MATCHER):
     """Do a whole short read; return it and how often it asked."""
-    tail = TailRead(MATCHER, found or Findings(), cursor, unfinished)
+    tail = TailRead(matcher, found or Findings(), cursor, unfinished)
     asks = []
     while tail.request is not None:
         asks.append(tail.request)
@@ -184,6 +184,19 @@ def test_an_unfinished_line_that_goes_on_does_not_count():
     second, _ = read([*whole(b"a"), (at(1), b"done!", False)], unfinished=first.unfinished)
     assert not second.findings.is_final
     assert second.unfinished is None
+
+
+def test_a_result_without_newline_counts_when_it_stays_and_no_token_can_follow_it():
+    for line, names in ((b"dsjob:result ip=1", {"ip"}), (b"dsjob:result port=1", {"port"})):
+        records = [*whole(b"a"), (at(1), line, False)]
+        exit_matcher = Matcher(None, results=("ip", "n"))
+        first, _ = read(records, matcher=exit_matcher)
+        assert first.findings.all_results == {}
+        again, _ = read(records, unfinished=first.unfinished, matcher=exit_matcher)
+        assert again.findings.all_results.keys() == names
+        assert again.unfinished is None
+        # In mode Log it does: the token is a line of its own.
+        assert read(records)[0].unfinished is None
 
 
 def test_the_cut_end_of_an_answer_is_no_line():
