@@ -48,7 +48,7 @@ def find_unselected_node(job: Job, daemon_set: DaemonSet, nodes: Iterable[Node])
     Checks labels, names and the Job's own tolerations. A DaemonSet that selects more nodes than the
     Job is no problem.
     """
-    kept = parse_tolerations(daemon_set.pod_spec)
+    kept = frozenset(parse_tolerations(daemon_set.pod_spec))
     if any(toleration not in kept for toleration in parse_tolerations(_template_pod_spec(job))):
         return "its DaemonSet lacks a toleration of spec.template"
     selection, affinity = NodeMatcher(job), NodeAffinity(daemon_set.pod_spec)

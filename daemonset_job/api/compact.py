@@ -32,6 +32,8 @@ _ANNOTATIONS: Final = (
     names.ANNOTATION_REVISION,
     names.ANNOTATION_CREATE_AGAIN,
 )
+# Of an annotation of a DaemonSet. Those that this project writes are hashes and numbers.
+_MARK_LIMIT: Final = 256
 _LABELS: Final = (
     names.LABEL_DAEMON_SET,
     names.LABEL_JOB,
@@ -101,7 +103,7 @@ def compact_daemon_set(found: DaemonSet) -> DaemonSet:
     return replace(
         found,
         labels=_only(found.labels, _LABELS),
-        annotations=_only(found.annotations, _ANNOTATIONS),
+        annotations=_marks(found),
         spec=pack_json(found.spec),
     )
 
@@ -116,7 +118,7 @@ def compact_daemon_set_placement(found: DaemonSet) -> DaemonSet:
     return replace(
         found,
         labels={},
-        annotations=_only(found.annotations, _ANNOTATIONS),
+        annotations=_marks(found),
         spec=_pack_unless_empty(
             {"template": {"spec": _placement(found.spec.get("template") or {})}}
         ),
@@ -129,7 +131,15 @@ def _job_annotations(job: Job) -> dict[str, str]:
     purpose = job.annotations.get(names.ANNOTATION_PURPOSE) or ""
     if job.owner_uid and len(purpose) <= names.PURPOSE_LIMIT:
         kept.append(names.ANNOTATION_PURPOSE)
-    return _only(job.annotations, tuple(kept))
+    found = _only(job.annotations, tuple(kept))
+    if retry := found.get(names.ANNOTATION_RETRY):
+        found[names.ANNOTATION_RETRY] = names.shorten(retry, names.RETRY_LIMIT)
+    return found
+
+
+def _marks(found: DaemonSet) -> dict[str, str]:
+    marks = _only(found.annotations, _ANNOTATIONS)
+    return {key: value[:_MARK_LIMIT] for key, value in marks.items()}
 
 
 def _placement(template: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from daemonset_job.api import names
+
+# The API server bounds neither the UID nor the name in an owner reference. What is longer than this
+# is that of no object. It is cut, because caches keep it.
+_TEXT_LIMIT: Final = 256
 
 
 def controller_uid(meta: Mapping[str, Any]) -> str:
     """Return the UID of the controlling owner, "" when none controls the object."""
-    return str(_controller(meta).get("uid") or "")
+    return str(_controller(meta).get("uid") or "")[:_TEXT_LIMIT]
 
 
 def has_controller(meta: Mapping[str, Any]) -> bool:
@@ -26,13 +30,14 @@ def controller_kind(meta: Mapping[str, Any]) -> str:
 def controlling_daemon_set(meta: Mapping[str, Any]) -> str:
     """Return the name of the DaemonSet that controls the object, "" if none does."""
     owner = _controller(meta)
-    return str(owner.get("name") or "") if _is_a(owner, "apps", "DaemonSet") else ""
+    return str(owner.get("name") or "")[:_TEXT_LIMIT] if _is_a(owner, "apps", "DaemonSet") else ""
 
 
 def controlling_job_uid(meta: Mapping[str, Any]) -> str:
     """Return the UID of the Job of this project that controls the object, "" if none does."""
     owner = _controller(meta)
-    return str(owner.get("uid") or "") if _is_a(owner, names.GROUP, names.JOB_KIND) else ""
+    uid = str(owner.get("uid") or "")[:_TEXT_LIMIT]
+    return uid if _is_a(owner, names.GROUP, names.JOB_KIND) else ""
 
 
 def controlling_schedule(meta: Mapping[str, Any]) -> str:

@@ -27,6 +27,10 @@ from daemonset_job.api.times import parse_time
 DISRUPTED_REASONS: Final = frozenset({"Evicted", "NodeShutdown", "Preempting", "Terminated"})
 # What is kept of the words of a kubelet about a container that keeps the task from starting.
 INIT_FAILURE_LIMIT: Final = 400
+# Of a text of a pod that a cache keeps. A client chooses its length.
+_TEXT_LIMIT: Final = 4096
+# Systems that hold pods back have one gate each. Who opens a pod has to write all the others again.
+GATES_LIMIT: Final = 64
 # As many terms of a node selector are read in a watch, see `kube/client/protobuf`.
 _TERMS_LIMIT: Final = 20_000
 
@@ -129,10 +133,12 @@ class Pod:
 def parse_pod(raw: Mapping[str, Any]) -> Pod:
     """Return the pod in a raw object.
 
-    Raises KeyError without metadata, ValueError for odd types.
+    Raises KeyError without metadata, ValueError for odd types and for too many scheduling gates.
     """
     _POD(raw)
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    if len(spec.get("schedulingGates") or ()) > GATES_LIMIT:
+        raise ValueError(f"spec.schedulingGates has more than {GATES_LIMIT} gates")
     conditions = {c.get("type"): c for c in status.get("conditions") or ()}
     scheduled = conditions.get("PodScheduled") or {}
     disruption = conditions.get("DisruptionTarget") or {}
@@ -157,9 +163,9 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
         ),
         is_terminating=bool(meta.get("deletionTimestamp")),
         reason=status.get("reason") or "",
-        message=status.get("message") or "",
+        message=(status.get("message") or "")[:_TEXT_LIMIT],
         unschedulable_message=(
-            scheduled.get("message") or ""
+            (scheduled.get("message") or "")[:_TEXT_LIMIT]
             if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable"
             else ""
         ),
@@ -176,7 +182,9 @@ def parse_pod(raw: Mapping[str, Any]) -> Pod:
             and container.state == "terminated"
         ),
         container=container,
-        revision=(meta.get("annotations") or {}).get(names.ANNOTATION_REVISION) or "",
+        revision=((meta.get("annotations") or {}).get(names.ANNOTATION_REVISION) or "")[
+            :_TEXT_LIMIT
+        ],
         exclusive=(meta.get("labels") or {}).get(names.LABEL_EXCLUSIVE) or "",
         job_uid=(meta.get("labels") or {}).get(names.LABEL_JOB_UID) or "",
         daemon_set=sys.intern(controlling_daemon_set(meta)),

@@ -49,24 +49,37 @@ def parse_taints(raw: Iterable[Mapping[str, Any]]) -> tuple[Taint, ...]:
     )
 
 
-def untolerated(taints: Iterable[Taint], pod_spec: Mapping[str, Any]) -> tuple[Taint, ...]:
-    """Return the taints that keep daemon pods of this raw spec off a node."""
-    return tuple(taint for taint in taints if not is_tolerated(taint, pod_spec))
+class Tolerations:
+    """Which taints daemon pods of a raw spec tolerate, made ready for many nodes.
 
+    A tenant may write thousands of tolerations: they cost no more for each taint than one.
+    """
 
-def is_tolerated(taint: Taint, pod_spec: Mapping[str, Any]) -> bool:
-    """Return whether daemon pods of this raw spec tolerate the taint."""
-    known = (taint.key, taint.effect)
-    if known in _BY_DEFAULT or (known == _ON_HOST_NETWORK and pod_spec.get("hostNetwork")):
-        return True
-    return any(_tolerates(toleration, taint) for toleration in pod_spec.get("tolerations") or ())
+    def __init__(self, pod_spec: Mapping[str, Any]) -> None:
+        """Read the tolerations of a pod's spec."""
+        self._is_on_host_network = bool(pod_spec.get("hostNetwork"))
+        # By key, effect and value. An empty key or effect, or no value, means every one
+        # (k8s.io/api core/v1 Toleration.ToleratesTaint).
+        self._known: set[tuple[Any, Any, Any]] = set()
+        for raw in pod_spec.get("tolerations") or ():
+            key, effect = raw.get("key") or "", raw.get("effect") or ""
+            if raw.get("operator") == "Exists":
+                self._known.add((key, effect, None))
+            elif key:
+                self._known.add((key, effect, raw.get("value") or ""))
 
+    def untolerated(self, taints: Iterable[Taint]) -> tuple[Taint, ...]:
+        """Return the taints that keep the pods off a node."""
+        return tuple(taint for taint in taints if not self.tolerates(taint))
 
-def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
-    """k8s.io/api core/v1 Toleration.ToleratesTaint: an empty key or effect matches every one."""
-    key, effect = toleration.get("key") or "", toleration.get("effect") or ""
-    if effect not in {"", taint.effect} or key not in {"", taint.key}:
-        return False
-    if toleration.get("operator") == "Exists":
-        return True
-    return bool(key) and (toleration.get("value") or "") == taint.value
+    def tolerates(self, taint: Taint) -> bool:
+        """Return whether the pods tolerate the taint."""
+        known = (taint.key, taint.effect)
+        if known in _BY_DEFAULT or (known == _ON_HOST_NETWORK and self._is_on_host_network):
+            return True
+        return any(
+            ("", effect, None) in self._known
+            or (taint.key, effect, None) in self._known
+            or (taint.key, effect, taint.value) in self._known
+            for effect in ("", taint.effect)
+        )

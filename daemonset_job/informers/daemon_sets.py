@@ -4,7 +4,7 @@ Which pods and nodes count for a Job is not decided here: each program has its o
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from daemonset_job.api import names
 from daemonset_job.api.affinity import changed_keys, label_keys
@@ -15,6 +15,11 @@ from daemonset_job.informers.informers import CachedKind
 from daemonset_job.kube.cache.store import Store
 from daemonset_job.kube.client.resource import DAEMON_SETS
 
+# An index costs some 300 bytes a label. A DaemonSet that selects nodes by more labels than this is
+# found by ANY_LABEL alone, which is no label: tenants may write thousands into each.
+LABELS_LIMIT: Final = 32
+ANY_LABEL: Final = "*"
+
 
 def daemon_set_kind(compact: Callable[[DaemonSet], DaemonSet]) -> CachedKind[DaemonSet]:
     """Return the kind of all DaemonSets with our label, of which `compact` keeps a part."""
@@ -24,7 +29,7 @@ def daemon_set_kind(compact: Callable[[DaemonSet], DaemonSet]) -> CachedKind[Dae
 
     indexers = {
         "uid": lambda found: (found.uid,),
-        "node label": lambda found: label_keys(found.pod_spec),
+        "node label": _selecting_labels,
     }
     return CachedKind(DAEMON_SETS, parse, indexers, names.MANAGED_SELECTOR)
 
@@ -41,7 +46,14 @@ def selecting_by_changed_label(
 ) -> Iterator[DaemonSet]:
     """Yield each DaemonSet that selects nodes by a label in which `old` and `new` differ.
 
-    One that selects by several of them is yielded once for each. A heartbeat changes no label.
+    One that selects by several of them is yielded once for each, and one that selects by very many
+    labels for a change of any label. A heartbeat changes no label.
     """
-    for label in sorted(changed_keys(old.labels, new.labels)):
+    changed = sorted(changed_keys(old.labels, new.labels))
+    for label in (*changed, ANY_LABEL) if changed else ():
         yield from store.by_index("node label", label)
+
+
+def _selecting_labels(found: DaemonSet) -> frozenset[str]:
+    labels = label_keys(found.pod_spec)
+    return labels if len(labels) <= LABELS_LIMIT else frozenset({ANY_LABEL})

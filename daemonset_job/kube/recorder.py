@@ -2,7 +2,8 @@
 
 core/v1 Events: describe looks for them by ``involvedObject``, and their count and timestamps are
 what it prints as "x5 over 10m". Nothing depends on an event: they are sent by a task of their own,
-from a bounded queue, and what cannot be sent is dropped and counted.
+from a bounded queue, and what cannot be sent is dropped and counted. Namespaces are served in turn,
+and the one with the most events in line loses one if there are too many.
 """
 
 import asyncio
@@ -85,7 +86,9 @@ class EventRecorder:
         self._component = component
         self._instance = instance or component
         self._clock = clock
-        self._queue: OrderedDict[str, _Pending] = OrderedDict()
+        # By namespace and by name; none of them is empty. The namespace that comes next is first.
+        self._lines: OrderedDict[str, OrderedDict[str, _Pending]] = OrderedDict()
+        self._waiting = 0
         self._wake = asyncio.Event()
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self._counts: OrderedDict[str, int] = OrderedDict()
@@ -107,23 +110,41 @@ class EventRecorder:
         reason = clean_text(reason, REASON_LIMIT)
         name = _event_name(about, type_, reason, message)
         now = self._clock.now()
-        pending = self._queue.get(name)
-        if not self._take_token(about) or (pending is None and len(self._queue) >= QUEUE_LIMIT):
+        line = self._lines.get(about.namespace)
+        pending = line.get(name) if line is not None else None
+        if not self._take_token(about):
             self.dropped += 1
         elif pending is not None:
             pending.times += 1
             pending.last = now
+        elif self._waiting >= QUEUE_LIMIT and not self._make_room(about.namespace):
+            self.dropped += 1
         else:
-            self._queue[name] = _Pending(
+            self._lines.setdefault(about.namespace, OrderedDict())[name] = _Pending(
                 about, type_, reason, message, clean_text(action, REASON_LIMIT), now, now
             )
+            self._waiting += 1
             self._wake.set()
+
+    def _make_room(self, namespace: str) -> bool:
+        """Drop the newest event of the namespace with most; False if that would be this one."""
+        longest = max(self._lines.values(), key=len)
+        if len(longest) <= len(self._lines.get(namespace, ())) + 1:
+            return False
+        _, dropped = longest.popitem()
+        self.dropped += dropped.times
+        self._waiting -= 1
+        return True
 
     async def run(self) -> None:
         """Send what is in line, one by one, until cancelled."""
         while True:
-            while self._queue:
-                name, pending = self._queue.popitem(last=False)
+            while self._lines:
+                namespace, line = self._lines.popitem(last=False)
+                name, pending = line.popitem(last=False)
+                if line:
+                    self._lines[namespace] = line
+                self._waiting -= 1
                 await self._send(name, pending)
             self._wake.clear()
             await self._wake.wait()

@@ -124,6 +124,28 @@ async def test_queue_and_memory_are_bounded(client, server, monkeypatch):
     assert len(recorder._counts) == len(recorder._buckets) == 3
 
 
+def of_tenant(namespace, number):
+    return ObjectReference("Job", namespace, f"job-{number}", f"{namespace}-{number}", "v1")
+
+
+async def test_events_of_one_namespace_do_not_drop_those_of_another(client, server, monkeypatch):
+    monkeypatch.setattr(events, "QUEUE_LIMIT", 10)
+    recorder = EventRecorder(client, component="c", clock=server.clock)
+    for number in range(50):
+        recorder.emit(of_tenant("noisy", number), "Warning", "FailedCreate", "refused")
+    for number in range(4):
+        recorder.emit(of_tenant("quiet", number), "Normal", "Completed", "done")
+    recorder.emit(of_tenant("noisy", 99), "Warning", "FailedCreate", "refused")
+    task = asyncio.create_task(recorder.run())
+    await asyncio.sleep(1)
+    task.cancel()
+    found = [request.path.split("/")[4] for request in server.requests]
+    assert (found.count("quiet"), found.count("noisy")) == (4, 6)
+    assert recorder.dropped == 45
+    # They are sent in turn, as far as there are some of both.
+    assert found[:8] == ["noisy", "quiet"] * 4
+
+
 async def test_events_survive_failures_of_the_server(server, recorder):
     server.fail_next("POST", "/events", 503, times=2)
     recorder.emit(JOB, "Normal", "First", "first")

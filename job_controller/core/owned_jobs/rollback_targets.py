@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.evidence import Evidence
@@ -13,7 +12,7 @@ from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.taints import untolerated
+from daemonset_job.api.taints import Tolerations
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.exclusive import is_at_work
 from job_controller.core.state.first_seen import node_not_ready
@@ -52,14 +51,14 @@ def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targe
         for name in busy | started.keys()
         if name in unreachable or _is_away(snapshot, records.get(name), name, now)
     }
-    pod_spec = pod_spec_of({"template": snapshot.job.spec.template})
+    tolerations = Tolerations(pod_spec_of({"template": snapshot.job.spec.template}))
     return Targets(
         started=frozenset(started),
         at_work=frozenset(busy - away),
         out_of_reach=frozenset(
             name
             for name, uid in started.items()
-            if name in away or not _takes_pods(snapshot.nodes.get(name), uid, pod_spec)
+            if name in away or not _takes_pods(snapshot.nodes.get(name), uid, tolerations)
         ),
     )
 
@@ -79,11 +78,11 @@ def has_started(record: NodeRecord, evidence: Evidence | None) -> bool:
     )
 
 
-def _takes_pods(node: Node | None, uid: str, pod_spec: Mapping[str, Any]) -> bool:
+def _takes_pods(node: Node | None, uid: str, tolerations: Tolerations) -> bool:
     """Return whether the node is still the one that it was, and no taint keeps its pod off."""
     if node is None or node.uid != uid:
         return False
-    return all(taint.is_condition for taint in untolerated(node.taints, pod_spec))
+    return all(taint.is_condition for taint in tolerations.untolerated(node.taints))
 
 
 def _pods_at_work(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Final
 
 from daemonset_job.api.affinity import NodeAffinity
@@ -12,11 +11,10 @@ from daemonset_job.api.label_selector import parse_label_selector
 from daemonset_job.api.node import Node
 from daemonset_job.api.rollout import Step, share_of
 from daemonset_job.api.rollout_progress import PlannedBatch, RolloutProgress
-from daemonset_job.api.taints import untolerated
+from daemonset_job.api.taints import Tolerations
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.rollout.node_order import sort_nodes
-from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.snapshot import Snapshot
 
 # Names that a batch lists.
@@ -50,14 +48,14 @@ def plan_batches(snapshot: Snapshot) -> RolloutProgress | None:
 
 
 def _selected(snapshot: Snapshot) -> list[Node]:
-    """Return the nodes on which the pods could run now, as many as may be checked."""
+    """Return the nodes on which the pods could run now."""
     template = build_pod_template(snapshot.job, gated=True, settings=snapshot.settings)
     spec = pod_spec_of({"template": template})
-    affinity = NodeAffinity(spec)
+    affinity, tolerations = NodeAffinity(spec), Tolerations(spec)
     return [
         node
-        for node in islice(snapshot.nodes.values(), affordable_nodes(affinity))
-        if not untolerated(node.taints, spec) and affinity.matches(node.name, node.labels)
+        for node in snapshot.nodes.values()
+        if not tolerations.untolerated(node.taints) and affinity.matches(node.name, node.labels)
     ]
 
 

@@ -20,7 +20,7 @@ from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.taints import Taint, untolerated
+from daemonset_job.api.taints import Taint
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_context import RunContext
@@ -78,7 +78,7 @@ def find_absence(
             continue
         if not affinity.matches(name, node.labels):
             continue
-        taints = untolerated(node.taints, daemon_set.pod_spec)
+        taints = snapshot.tolerations.untolerated(node.taints)
         if not taints:
             uncounted |= {name} - terminating
         elif all(taint.is_condition for taint in taints):
@@ -105,7 +105,7 @@ def tainted_with_pod(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dic
     for name, pod in pods_by_node.items():
         if pod.is_scheduled or not snapshot.nodes[name].taints:
             continue
-        taints = untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec)
+        taints = snapshot.tolerations.untolerated(snapshot.nodes[name].taints)
         if taints and all(taint.is_condition for taint in taints):
             tainted[name] = taints[0]
     return tainted

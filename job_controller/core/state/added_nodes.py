@@ -7,7 +7,6 @@ crash in between loses nothing. Once the DaemonSet has the new selection, only t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.daemon_set import pod_spec_of
@@ -15,7 +14,7 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
-from daemonset_job.api.taints import untolerated
+from daemonset_job.api.taints import Tolerations
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.plan import RefusedWrite
@@ -44,20 +43,20 @@ def adds_nodes(snapshot: Snapshot) -> bool:
         return True
     template = build_pod_template(job, gated=True, settings=snapshot.settings)
     spec = pod_spec_of({"template": template})
-    affinity = NodeAffinity(spec)
+    affinity, tolerations = NodeAffinity(spec), Tolerations(spec)
     ledger, records = merge_evidence(snapshot), merge_records(snapshot)
     ended = _ended_nodes(ledger, records)
     return any(
         node.uid not in ended
-        and _is_wanted(node, spec, records.get(name))
+        and _is_wanted(node, tolerations, records.get(name))
         and affinity.matches(name, node.labels)
         for name, node in snapshot.nodes.items()
     )
 
 
-def _is_wanted(node: Node, spec: Mapping[str, Any], record: NodeRecord | None) -> bool:
+def _is_wanted(node: Node, tolerations: Tolerations, record: NodeRecord | None) -> bool:
     """Return whether the node takes its pod, or has begun and only its condition keeps it off."""
-    taints = untolerated(node.taints, spec)
+    taints = tolerations.untolerated(node.taints)
     if not taints:
         return True
     return all(taint.is_condition for taint in taints) and node_has_begun(node, None, record)

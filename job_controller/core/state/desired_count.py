@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import islice
 
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.daemon_set import DaemonSet
@@ -13,12 +12,10 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.taints import untolerated
 from job_controller.core.desired.comparison import has_same_placement
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.absence import Absence
-from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.due_again import ANOTHER_SELECTION, has_left
 from job_controller.core.state.snapshot import Snapshot
 
@@ -64,10 +61,9 @@ def has_uncached_pods(
     node may be counted instead of the pod of another node, whose event is late. So may a cached pod
     that was deleted since its node no longer matches: there are `unwanted` of them.
     """
+    tolerations = snapshot.tolerations
     tainted = sum(
-        bool(snapshot.nodes[name].taints)
-        and bool(untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec))
-        for name in pods_by_node
+        bool(tolerations.untolerated(snapshot.nodes[name].taints)) for name in pods_by_node
     )
     if tainted + unwanted <= daemon_set.misscheduled:
         return False
@@ -100,13 +96,13 @@ def find_completed(snapshot: Snapshot, ledger: Mapping[str, Evidence]) -> frozen
 def _has_other_node(snapshot: Snapshot, daemon_set: DaemonSet, known: AbstractSet[str]) -> bool:
     """Return whether the DaemonSet chooses a node that is not in `known` and takes its pods."""
     affinity = NodeAffinity(daemon_set.pod_spec)
-    others = (
-        node
+    tolerations = snapshot.tolerations
+    return any(
+        name not in known
+        and not tolerations.untolerated(node.taints)
+        and affinity.matches(name, node.labels)
         for name, node in snapshot.nodes.items()
-        if name not in known and not untolerated(node.taints, daemon_set.pod_spec)
     )
-    checked = islice(others, affordable_nodes(affinity))
-    return any(affinity.matches(node.name, node.labels) for node in checked)
 
 
 def matching_nodes(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
@@ -197,8 +193,9 @@ def find_misplaced(
     uncached = daemon_set.scheduled + daemon_set.misscheduled - len(with_pod)
     if uncached <= 0:
         return Misplaced(leaving)
+    tolerations = snapshot.tolerations
     cached = sum(
-        name not in matching or bool(untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec))
+        name not in matching or bool(tolerations.untolerated(snapshot.nodes[name].taints))
         for name in with_pod
     )
     return Misplaced(leaving, max(min(daemon_set.misscheduled - cached, uncached), 0))
@@ -251,7 +248,7 @@ def find_completed_others(
     room, gone = daemon_set.misscheduled, misplaced.gone
     unselected: set[str] = set()
     unsettled: set[str] = set()
-    for name in islice(others, affordable_nodes(affinity)):
+    for name in others:
         node = snapshot.nodes.get(name)
         if node is None or not ledger[name].completes(node.uid):
             continue
@@ -263,7 +260,7 @@ def find_completed_others(
         if name in misplaced.leaving and room > 0:
             room -= 1
             unselected.add(name)
-        elif name in with_pod or (is_match and not untolerated(node.taints, daemon_set.pod_spec)):
+        elif name in with_pod or (is_match and not snapshot.tolerations.untolerated(node.taints)):
             unsettled.add(name)
         elif gone > 0:
             gone -= 1
@@ -307,7 +304,7 @@ def find_completed_without_pod(
         if name not in known
         and (node := snapshot.nodes.get(name)) is not None
         and evidence.completes(node.uid)
-        and (name in ending or not untolerated(node.taints, daemon_set.pod_spec))
+        and (name in ending or not snapshot.tolerations.untolerated(node.taints))
         and affinity.matches(name, node.labels)
     }
     # A pod that is being deleted on a node that has not completed takes up room: another pod

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from daemonset_job.api.affinity import NodeAffinity
@@ -22,7 +21,6 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
-from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.causes import has_started
 
 if TYPE_CHECKING:
@@ -206,7 +204,7 @@ class _Finder:
         affinity = NodeAffinity(daemon_set.pod_spec)
         return frozenset(
             name
-            for name in islice(sorted(left), affordable_nodes(affinity))
+            for name in sorted(left)
             if (node := self.snapshot.nodes.get(name)) is not None
             and affinity.matches(name, node.labels)
         )

@@ -11,7 +11,6 @@ from collections.abc import Set as AbstractSet
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.taints import untolerated
 from job_controller.core.state.desired_count import find_completed, matching_nodes
 from job_controller.core.state.snapshot import Snapshot
 
@@ -42,5 +41,5 @@ def find_failed_without_pod(
     return {
         name: records[name]
         for name in matching_nodes(snapshot, failed)
-        if not untolerated(snapshot.nodes[name].taints, daemon_set.pod_spec)
+        if not snapshot.tolerations.untolerated(snapshot.nodes[name].taints)
     }

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Final
 
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.taints import Taint, untolerated
-from job_controller.core.state.affordable import affordable_nodes
+from daemonset_job.api.taints import Taint
 from job_controller.core.state.first_seen import node_left
 from job_controller.core.state.node_pods import terminating_nodes
 from job_controller.core.state.snapshot import Snapshot
@@ -71,18 +69,15 @@ def find_chosen(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
 
 
 def _placed(snapshot: Snapshot, names: Iterable[str]) -> Iterator[tuple[str, bool, list[Taint]]]:
-    """Return of each node whether its labels match, and the taints that keep pods off.
-
-    Of as many as can be checked within a fair share of time.
-    """
+    """Return of each node whether its labels match, and the taints that keep pods off."""
     daemon_set, wanted = snapshot.owned_daemon_set, sorted(names)
     if daemon_set is None or not wanted:
         return
     affinity = NodeAffinity(daemon_set.pod_spec)
-    for name in islice(wanted, affordable_nodes(affinity)):
+    for name in wanted:
         node = snapshot.nodes[name]
         is_match = affinity.matches(name, node.labels)
-        yield name, is_match, list(untolerated(node.taints, daemon_set.pod_spec))
+        yield name, is_match, list(snapshot.tolerations.untolerated(node.taints))
 
 
 def find_nearly_given_up(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> list[Node]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Final
 
 from daemonset_job.api.affinity import NodeAffinity
@@ -20,7 +19,6 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_changes import NodeChange, OnSuccess, is_label_value
 from job_controller.core.desired.daemon_set import build_pod_template
-from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.first_seen import results_missing
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.sanitize import single_line
@@ -101,7 +99,7 @@ def find_selected_node(snapshot: Snapshot) -> Node | None:
     """Return the first node, by name, that the Job selects, None if none is found."""
     template = build_pod_template(snapshot.job, gated=False, settings=snapshot.settings)
     affinity = NodeAffinity(pod_spec_of({"template": template}))
-    nodes = islice(sorted(snapshot.nodes.items()), affordable_nodes(affinity))
+    nodes = sorted(snapshot.nodes.items())
     return next((node for name, node in nodes if affinity.matches(name, node.labels)), None)
 
 

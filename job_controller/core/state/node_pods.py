@@ -9,7 +9,6 @@ from typing import Final
 
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.taints import untolerated
 from job_controller.core.state.first_seen import pod_without_node
 from job_controller.core.state.snapshot import Snapshot
 
@@ -97,7 +96,7 @@ def is_kept_off_by_taint(snapshot: Snapshot, pod: Pod, node: Node) -> bool:
     daemon_set = snapshot.owned_daemon_set
     if pod.is_scheduled or not node.taints or daemon_set is None:
         return False
-    taints = untolerated(node.taints, daemon_set.pod_spec)
+    taints = snapshot.tolerations.untolerated(node.taints)
     return not all(taint.is_condition for taint in taints)
 
 

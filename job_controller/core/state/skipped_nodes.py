@@ -15,9 +15,8 @@ from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.node import Node
-from daemonset_job.api.taints import Taint, untolerated
+from daemonset_job.api.taints import Taint
 from job_controller.core.desired.node_affinity import needs_linux
-from job_controller.core.state.affordable import affordable_nodes
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import single_line
 
@@ -37,22 +36,16 @@ def find_skipped(
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return {}
-    spec = daemon_set.pod_spec
-    affinity = NodeAffinity(spec)
+    affinity, tolerations = NodeAffinity(daemon_set.pod_spec), snapshot.tolerations
     avoids_windows = needs_linux(snapshot.job.spec)
-    # The nodes beyond that are not counted as skipped.
-    room = affordable_nodes(affinity)
     skipped: dict[str, str] = {}
     for name, node in snapshot.nodes.items():
         is_windows = avoids_windows and node.labels.get(names.LABEL_OS) == names.OS_WINDOWS
         if not (node.taints or is_windows) or name in counted or _has_completed(node, ledger):
             continue
-        taints = untolerated(node.taints, spec)
+        taints = tolerations.untolerated(node.taints)
         if not (taints or is_windows):
             continue
-        room -= 1
-        if room < 0:
-            break
         labels = {key: value for key, value in node.labels.items() if key != names.LABEL_OS}
         if affinity.matches(name, labels if is_windows else node.labels):
             skipped[name] = _WINDOWS if is_windows else _describe(taints[0])

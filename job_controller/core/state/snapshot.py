@@ -14,6 +14,7 @@ from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.report import JobReport
+from daemonset_job.api.taints import Tolerations
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.settings import Settings
 from job_controller.core.sources import SourceAnswer, SourceQuery
@@ -83,6 +84,7 @@ class Snapshot:
     settings: Settings = field(default_factory=Settings)
     # Computed once: a reconcile asks for it again and again. `replace` begins again.
     _view: CurrentView | None = field(default=None, init=False, repr=False, compare=False)
+    _tolerations: Tolerations | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def all_pods(self) -> tuple[Pod, ...]:
@@ -106,6 +108,16 @@ class Snapshot:
             object.__setattr__(self, "_view", found)
             return found
         return self._view
+
+    @property
+    def tolerations(self) -> Tolerations:
+        """What the pods of the DaemonSet tolerate, nothing but the defaults without one."""
+        if self._tolerations is None:
+            spec = self.daemon_set.pod_spec if self.daemon_set is not None else {}
+            found = Tolerations(spec)
+            object.__setattr__(self, "_tolerations", found)
+            return found
+        return self._tolerations
 
     @property
     def unreachable_seconds(self) -> float:

@@ -10,8 +10,8 @@ from tests.fakekube import daemon_sets
 rules = st.builds(
     lambda key, operator, values: {"key": key, "operator": operator, "values": values},
     st.sampled_from("xy"),
-    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
-    st.lists(st.sampled_from("12"), min_size=1, max_size=2),
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]),
+    st.lists(st.sampled_from("123"), min_size=1, max_size=2),
 )
 fields = st.builds(
     lambda operator, name: {"key": "metadata.name", "operator": operator, "values": [name]},
@@ -20,24 +20,26 @@ fields = st.builds(
 )
 terms = st.builds(
     lambda expressions, names: {"matchExpressions": expressions, "matchFields": names},
-    st.lists(rules, max_size=2),
+    st.lists(rules, max_size=3),
     st.lists(fields, max_size=2),
 )
 
 
 @given(
     st.lists(terms, min_size=1, max_size=4),
-    st.dictionaries(st.sampled_from("xy"), st.sampled_from("12")),
+    st.lists(st.dictionaries(st.sampled_from("xy"), st.sampled_from("123")), max_size=3),
     st.sampled_from("abc"),
     st.dictionaries(st.sampled_from("xy"), st.sampled_from("12"), max_size=1),
 )
-def test_it_agrees_with_the_model_of_the_daemon_set_controller(found, labels, name, selector):
+def test_it_agrees_with_the_model_of_the_daemon_set_controller(found, nodes, name, selector):
     spec = {
         "nodeSelector": selector,
         "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": found}}},
     }
-    node = {"metadata": {"name": name, "labels": labels}}
-    assert NodeAffinity(spec).matches(name, labels) == daemon_sets.fits(spec, node)
+    affinity = NodeAffinity(spec)
+    for labels in nodes:
+        node = {"metadata": {"name": name, "labels": labels}}
+        assert affinity.matches(name, labels) == daemon_sets.fits(spec, node)
 
 
 @given(
@@ -109,3 +111,16 @@ def test_a_rule_that_makes_no_sense_matches_nothing():
     terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Odd"}]}]}
     spec = {"affinity": {"nodeAffinity": {REQUIRED: terms}}}
     assert not NodeAffinity(spec).matches("n", {"a": "1"})
+
+
+def test_each_of_many_bounds_is_compared():
+    terms = [
+        {"matchExpressions": [{"key": "size", "operator": "Gt", "values": [str(9 - each)]}]}
+        for each in range(4)
+    ]
+    spec = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
+    affinity = NodeAffinity(spec)
+    assert [affinity.matches("n", {"size": str(size)}) for size in (5, 6, 7, 9, 10)] == [
+        *(False, False),
+        *(True, True, True),
+    ]

@@ -9,12 +9,14 @@ import pytest
 
 from daemonset_job.api.job import parse_job
 from daemonset_job.api.job_status import parse_job_status
+from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES, measure_terms
 from job_controller.core.plan import ApplyDaemonSet, WriteStatus
 from job_controller.core.settings import Settings
 from job_controller.core.state.snapshot import Snapshot
+from terminator.node_selection import find_unselected_node
 from tests.unit.builders import NOW, make_cluster, started
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -147,6 +149,48 @@ def test_a_product_is_never_built(hostile, is_started):
     assert progressing(status)[0] == "False"
     assert progressing(status)[1] in {"TooManyNodeSelectorTerms", "SpecTooLarge"}
     assert not any(c["type"] == "Complete" for c in status["conditions"])
+
+
+def hostname(operator, *values):
+    return {"matchExpressions": [{"key": "hostname", "operator": operator, "values": values}]}
+
+
+# Each has the length that is accepted, and chooses every node, by what comes last.
+LONG = {
+    "tolerations": job_of(
+        template={
+            "spec": {"tolerations": [*({"key": f"k{n}"} for n in range(3500)), {"key": "pool"}]}
+        }
+    ),
+    "terms": placed([hostname("Gt", str(number)) for number in range(750)] + [hostname("Exists")]),
+    "requirements": placed(
+        [{"matchExpressions": [{"key": f"k{n}", "operator": "DoesNotExist"} for n in range(1200)]}]
+    ),
+    "excluded names": job_of(nodes={"exclude": [f"other-{name}" for name in names(1000)]}),
+}
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+@pytest.mark.parametrize("job", LONG.values(), ids=LONG)
+def test_a_long_selection_costs_no_multiple_of_a_short_one(job, is_running):
+    def snapshot_of(job):
+        cluster = make_cluster(*names(1000), job=started(job), running=is_running, gated=True)
+        cluster.nodes = {
+            name: replace(node, labels={"hostname": name}, taints=(Taint("pool", "NoSchedule"),))
+            for name, node in cluster.nodes.items()
+        }
+        return cluster.snapshot()
+
+    tolerant = {"spec": {"tolerations": [{"operator": "Exists"}]}}
+    short, long = snapshot_of(job_of(template=tolerant)), snapshot_of(job)
+    least = min(timed(lambda: decide(short, NOW)) for _ in range(3))
+    assert min(timed(lambda: decide(long, NOW)) for _ in range(3)) < 0.3 + 3 * least
+    found = long.daemon_set
+    assert min(timed(lambda: unselected(long, found)) for _ in range(3)) < 0.1
+
+
+def unselected(snapshot, daemon_set):
+    assert not find_unselected_node(snapshot.job, daemon_set, snapshot.nodes.values())
 
 
 def timed(act):

@@ -119,9 +119,9 @@ def test_a_message_of_many_reasons_is_short():
     assert len(text) < 1500
 
 
-def test_a_large_selection_on_many_tainted_nodes_takes_a_bounded_time():
+def test_a_large_selection_is_checked_on_each_of_many_tainted_nodes():
     expressions = [{"key": f"k{n}", "operator": "DoesNotExist"} for n in range(400)]
     selector = {"matchExpressions": expressions}
     nodes = [make_node(f"n{n:04}", taints=(GPU,)) for n in range(1000)]
     found = skipped(cluster_with(*nodes, nodes=NodeSelection(selector=selector)))
-    assert 90 <= len(found) < 100
+    assert len(found) == 1000

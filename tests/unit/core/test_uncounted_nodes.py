@@ -76,9 +76,9 @@ def test_a_pod_that_leaves_does_not_stand_for_one_that_is_not_cached(misschedule
     assert not cluster.job.is_true(ConditionType.COMPLETE)
 
 
-@pytest.mark.parametrize(("others", "is_exact"), [(50, False), (1000, True)])
-def test_the_search_for_such_a_node_is_bounded(others, is_exact):
-    """With 400 requirements, 99 nodes are checked; z would be the last one."""
+@pytest.mark.parametrize("others", [50, 1000])
+def test_such_a_node_is_found_however_long_the_selection_is(others):
+    """It has 400 requirements, and z is the last node that is checked."""
     cluster = shut_down()
     tainted(cluster, "b", MAINTENANCE)
     names_ = [f"n{n:04}" for n in range(others)]
@@ -86,7 +86,7 @@ def test_the_search_for_such_a_node_is_bounded(others, is_exact):
     cluster.nodes["z"] = make_node("z")
     expressions = [{"key": f"k{n}", "operator": "DoesNotExist"} for n in range(400)]
     set_nodes(cluster, {"selector": {"matchExpressions": expressions}})
-    assert count_nodes(cluster.snapshot(), NOW).is_exact is is_exact
+    assert not count_nodes(cluster.snapshot(), NOW).is_exact
 
 
 def test_a_count_that_is_older_than_the_caches_and_agrees_by_chance_completes_nothing():
