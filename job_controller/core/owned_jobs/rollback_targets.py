@@ -27,10 +27,10 @@ _STARTED = frozenset({NodeState.ACTIVE, NodeState.COMPLETED})
 class Targets:
     """The nodes of a rollback, by name.
 
-    `started`: all whose task has started. `at_work`: those of all nodes on which it is at work, or
-    may be, and that can be reached. `out_of_reach`: those that take no pod now, since they are
-    gone, away, or tainted. On one that is away the task may still be at work. `ready`: those of
-    `started` that take a pod now for certain.
+    `started`: all whose task has started, or may have on a node that is away. `at_work`: those of
+    all nodes on which it is at work, or may be, and that can be reached. `out_of_reach`: those that
+    take no pod now, since they are gone, away, or tainted. On one that is away the task may still
+    be at work. `ready`: those of `started` that take a pod now for certain.
     """
 
     started: frozenset[str]
@@ -59,6 +59,9 @@ def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targe
         for name in busy | started.keys()
         if name in unreachable or _is_away(snapshot, records.get(name), name, now)
     }
+    # Whether their tasks have started is not known: they are named, and looked at when back.
+    unknown = (busy & away & snapshot.nodes.keys()) - started.keys()
+    started |= {name: snapshot.nodes[name].uid for name in unknown}
     pod_spec = pod_spec_of({"template": snapshot.job.spec.template})
     out_of_reach = frozenset(
         name

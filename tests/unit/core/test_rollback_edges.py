@@ -9,7 +9,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import CompleteReason, FailedReason
 from daemonset_job.api.states import ConditionType, NodeState
 from job_controller.core.plan import DeleteDaemonSet, RefusedWrite
-from tests.unit.builders import done, make_node, make_pod
+from tests.unit.builders import done, gated_pod, make_node, make_pod
 from tests.unit.core.rollbacks import RollbackWorld
 from tests.unit.core.runs import acts
 
@@ -120,6 +120,49 @@ def end_within_limit(world: RollbackWorld, name: str, *undone: str, failed: str 
     if failed:
         record = NodeRecord(f"{failed}-uid", NodeState.FAILED, attempts=1)
         world.records[name] = {failed: record.to_raw()}
+
+
+def world_with_unstarted_pod_away() -> RollbackWorld:
+    """Return a failed run; a went away after its gate was opened, and before its task was seen."""
+    world = RollbackWorld(*ABC, rollout={"maxParallel": 2})
+    world.step(3)
+    (pod,) = [each for each in world.cluster.pods if each.node_name == "a"]
+    world.put(replace(pod, container=None, phase="Pending"))
+    world.step()
+    world.lose("a")
+    world.fail("b")
+    world.step(5)
+    assert world.included() == ["b"]
+    return world
+
+
+def test_a_node_that_may_start_the_task_when_it_is_back_is_named():
+    """Simulation: it did, after the run had said that all nodes are rolled back."""
+    world = world_with_unstarted_pod_away()
+    world.end_rollback()
+    world.step(3)
+    assert world.rolled_back == ("True", "RolledBackPartly")
+    assert world.message == (
+        "1 of 2 nodes are rolled back; not rolled back, because away, tainted or gone: a"
+    )
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_a_node_that_is_back_is_rolled_back_only_if_its_task_has_begun(has_begun):
+    world = world_with_unstarted_pod_away()
+    world.cluster.nodes["a"] = make_node("a")
+    if has_begun:
+        world.complete("a")
+    else:
+        world.put(gated_pod("a", serial=2))
+    world.end_rollback()
+    world.step(3)
+    if has_begun:
+        assert world.included(1) == ["a"]
+        world.end_rollback("sample-rollback-2")
+        world.step(3)
+    assert world.rolled_back == ("True", "RolledBack")
+    assert world.rollback.desired == 1 + has_begun
 
 
 def test_a_node_on_which_the_rollback_failed_is_not_said_to_be_away():
