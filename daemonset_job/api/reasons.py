@@ -264,7 +264,10 @@ class RolledBackReason(Reason):
 
     ROLLBACK_WAITING = (
         "RollbackWaiting",
-        "The rollback has not begun: tasks are at work, or the end of the run is not recorded.",
+        (
+            "The rollback has not begun: tasks are at work or may still start, or the end of the "
+            "run is not recorded."
+        ),
     )
     ROLLING_BACK = "RollingBack", "The rollback is at work; `status.rollback` names its Jobs."
     ROLLBACK_FAILED = (
@@ -288,7 +291,7 @@ class RolledBackReason(Reason):
         "RolledBackPartly",
         (
             "The rollback has ended, and some nodes are not rolled back: they are away, tainted or "
-            "gone, or there may be no further Job."
+            "gone, or there may be no further Job. Or its Job may fail on them."
         ),
     )
 

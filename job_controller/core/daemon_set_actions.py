@@ -13,6 +13,7 @@ from daemonset_job.api.states import NodeState
 from job_controller.core.desired.comparison import is_up_to_date
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.desired.limits import has_too_many_terms
+from job_controller.core.owned_jobs.rollback_targets import may_lack_pods
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -51,7 +52,8 @@ def daemon_set_actions(
         # Without the DaemonSet only the Job says that the run has failed, under the newest retry.
         ends_all = snapshot.job.ends_all_tasks and _logs_are_recorded(counts)
         # The gate comes first: the API server may refuse the deletion.
-        if ends_all and stays_until is None and (ours.is_gated or is_refused):
+        is_gated = ours.is_gated and not _lacks_pods_to_undo(snapshot, counts)
+        if ends_all and stays_until is None and (is_gated or is_refused):
             return [DeleteDaemonSet(ours.uid)]
     is_foreign = found is not None and ours is None
     if is_refused or is_foreign or has_too_many_terms(snapshot.job):
@@ -69,6 +71,11 @@ def daemon_set_actions(
     why = _why_changed(ours, snapshot.job, gated=gated)
     change = ApplyDaemonSet(desired, ours.uid, takes_ownership=bool(ours.alteration), why=why)
     return [] if is_up_to_date(ours, desired) else [change]
+
+
+def _lacks_pods_to_undo(snapshot: Snapshot, counts: NodeCounts) -> bool:
+    """Return whether a rollback may need pods that only the DaemonSet shows to be there."""
+    return snapshot.job.spec.rollback and may_lack_pods(snapshot, counts)
 
 
 def _why_changed(ours: DaemonSet, job: Job, *, gated: bool) -> str:

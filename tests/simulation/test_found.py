@@ -282,3 +282,20 @@ def test_a_new_machine_that_takes_the_name_of_the_old_one_is_no_failure_of_the_t
     plan, spec = NodePlan("n0", (Task("done", 1.0),)), {**SPEC, "backoffLimit": 0}
     drawn = replace(schedule((plan,), spec, stalled, renewed), seed=seed, calm=False)
     assert not simulate(drawn).violations
+
+
+@pytest.mark.parametrize("pods", ["DeleteFailed", "Delete"])
+@pytest.mark.parametrize(("at", "asked"), [(0.1, 2.1), (1.0, 2.0)])
+def test_a_rollback_waits_for_pods_that_the_controller_has_not_seen(at, asked, pods):
+    """A user requests it right after the start, while the watch of pods is late."""
+    nodes = tuple(NodePlan(f"n{number}", (Task("done", 1.0),)) for number in range(3))
+    spec = {
+        **SPEC,
+        "rollback": {"args": ["undo"]},
+        "failurePolicy": {"pods": pods},
+        "ttlSecondsAfterFinished": 3600,
+    }
+    late = Disturbance(at, "stall", "controller", "pods", seconds=4.0)
+    request = Disturbance(asked, "roll_back", "default/sample")
+    drawn = replace(schedule(nodes, spec, late, request), calm=False)
+    assert not simulate(drawn).violations

@@ -16,7 +16,7 @@ from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition
-from daemonset_job.api.reasons import FailedReason, RolledBackReason
+from daemonset_job.api.reasons import CompleteReason, FailedReason, RolledBackReason
 from daemonset_job.api.rollback import can_roll_back, ignores_retry, is_rollback_requested
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.states import FINAL_PHASES, ConditionType
@@ -36,14 +36,18 @@ from job_controller.core.owned_jobs.rollback_jobs import (
 from job_controller.core.owned_jobs.rollback_messages import (
     NAMES_LIMIT,
     describe_end,
+    describe_failure,
     describe_work,
 )
-from job_controller.core.owned_jobs.rollback_targets import Targets, find_targets
+from job_controller.core.owned_jobs.rollback_targets import (
+    Targets,
+    find_targets,
+    may_lack_pods,
+)
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.snapshot import Snapshot
-from job_controller.core.text.commands import plugin_command
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 # How often to look at nodes that are waited for: none of their changes may show that they are away.
@@ -75,7 +79,7 @@ def evaluate_rollback(
             before, _with_retry_hint(job, job.condition(ConditionType.ROLLED_BACK))
         )
     targets, found = find_targets(snapshot, counts, now), find_rollback_jobs(snapshot)
-    reason, words, action = _next_step(snapshot, targets, found)
+    reason, words, action = _next_step(snapshot, counts, targets, found)
     is_over = reason in _ENDS
     status = _with_numbers(before or RollbackStatus(), targets, found, is_over=is_over)
     if status.start_time is None and (found.jobs or action is not None):
@@ -124,16 +128,13 @@ def _not_possible(job: Job) -> RollbackState:
     return RollbackState(None, Condition(ConditionType.ROLLED_BACK, False, reason, words))
 
 
-def _next_step(snapshot: Snapshot, targets: Targets, found: RollbackJobs) -> _Step:
+def _next_step(
+    snapshot: Snapshot, counts: NodeCounts, targets: Targets, found: RollbackJobs
+) -> _Step:
     """Return how far the rollback is, in words, and the Job that is created now, None for none."""
     if (step := _by_jobs(snapshot.job.status.rollback, targets, found)) is not None:
         return step
-    if not _is_recorded(snapshot):
-        words = "the rollback begins when the end of the run is on record"
-        return RolledBackReason.ROLLBACK_WAITING, words, None
-    if targets.at_work:
-        nodes = fold(targets.at_work, limit=NAMES_LIMIT)
-        words = f"the rollback waits for the tasks that are at work on {nodes}"
+    if words := _what_it_waits_for(snapshot, counts, targets):
         return RolledBackReason.ROLLBACK_WAITING, words, None
     if found.other:
         words = (
@@ -148,6 +149,23 @@ def _next_step(snapshot: Snapshot, targets: Targets, found: RollbackJobs) -> _St
     return _create(snapshot, number, left)
 
 
+def _what_it_waits_for(snapshot: Snapshot, counts: NodeCounts, targets: Targets) -> str:
+    """Return why the next nodes cannot be rolled back yet, "" if they can."""
+    if not _is_recorded(snapshot):
+        return "the rollback begins when the end of the run is on record"
+    if targets.at_work:
+        nodes = fold(targets.at_work, limit=NAMES_LIMIT)
+        return f"the rollback waits for the tasks that are at work on {nodes}"
+    if not may_lack_pods(snapshot, counts):
+        return ""
+    words = "the rollback waits until no further pod of the run can start"
+    refusal = snapshot.refusals.get(RefusedWrite.DAEMON_SET, "")
+    if not refusal or counts.new_pods_are_gated:
+        return words
+    cause = single_line(refusal, REFUSAL_LIMIT)
+    return f"{words}; the API server refuses the change of the DaemonSet: {cause}"
+
+
 def _by_jobs(before: RollbackStatus | None, targets: Targets, found: RollbackJobs) -> _Step | None:
     """Return what the Jobs that there are say of the rollback, None if they all have succeeded."""
     if before is not None and (lost := found.lost(before)):
@@ -155,17 +173,23 @@ def _by_jobs(before: RollbackStatus | None, targets: Targets, found: RollbackJob
         return RolledBackReason.ROLLBACK_FAILED, words, None
     for owned in reversed(found.jobs):
         if owned_outcome(owned) == OwnedOutcome.FAILED:
-            failed = owned.condition(ConditionType.FAILED)
-            cause = single_line(failed.message if failed is not None else "", REFUSAL_LIMIT)
-            answer = f"correct the node, then {plugin_command('retry', owned)} goes on"
-            words = f"Job {owned.name} failed: {cause}; {answer}"
-            return RolledBackReason.ROLLBACK_FAILED, words, None
+            return RolledBackReason.ROLLBACK_FAILED, describe_failure(owned), None
     # An earlier one whose nodes were all out of reach goes on when one of them is back.
     for owned in reversed(found.jobs):
         is_over = owned_outcome(owned) == OwnedOutcome.SUCCEEDED
         if not is_over and not _has_lost_its_nodes(owned, targets):
             return RolledBackReason.ROLLING_BACK, describe_work(owned, targets, found), None
+    # A Job that has ended serves its nodes that are back.
+    for owned in reversed(found.jobs):
+        if _serves(owned) and targets.ready.intersection(found.unserved(owned)):
+            return RolledBackReason.ROLLING_BACK, describe_work(owned, targets, found), None
     return None
+
+
+def _serves(owned: Job) -> bool:
+    """Return whether a Job that has succeeded starts further nodes: a person may limit them."""
+    complete = owned.condition(ConditionType.COMPLETE)
+    return complete is None or complete.reason != CompleteReason.MIN_COMPLETED_REACHED
 
 
 def _has_lost_its_nodes(owned: Job, targets: Targets) -> bool:

@@ -35,6 +35,10 @@ class RollbackJobs:
         there = {owned.name for owned in self.jobs} | {self.other}
         return next((name for name in before.jobs if name not in there), "")
 
+    def unserved(self, owned: Job) -> frozenset[str]:
+        """Return the nodes of one of the Jobs that are neither rolled back nor failed."""
+        return frozenset(owned.spec.nodes.include) - self.completed - self.failed
+
 
 def find_rollback_jobs(snapshot: Snapshot) -> RollbackJobs:
     """Return the Jobs of the rollback that there are, in their order, and what they have done."""

@@ -11,6 +11,7 @@ from daemonset_job.api.reasons import RolledBackReason
 from daemonset_job.api.states import ConditionType
 from job_controller.core.owned_jobs.rollback_jobs import BATCHES_LIMIT, RollbackJobs
 from job_controller.core.owned_jobs.rollback_targets import Targets
+from job_controller.core.text.commands import plugin_command
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 # Names of nodes in a message, in characters.
@@ -32,7 +33,10 @@ def describe_end(
     words = f"{len(done)} of {len(targets.started)} nodes are rolled back"
     if not left:
         return RolledBackReason.ROLLED_BACK, words
-    if away := left.difference(beyond):
+    # Within maxFailedNodes of the rollback's Job, which a person may raise.
+    if failed := left & found.failed:
+        words += f"; the rollback failed on {fold(failed, limit=NAMES_LIMIT)}"
+    if away := left.difference(beyond, failed):
         nodes = fold(away, limit=NAMES_LIMIT)
         words += f"; not rolled back, because away, tainted or gone: {nodes}"
     if beyond:
@@ -42,6 +46,19 @@ def describe_end(
             f"spec.rollback there, with spec.nodes.include"
         )
     return RolledBackReason.ROLLED_BACK_PARTLY, words
+
+
+def describe_failure(owned: Job) -> str:
+    """Return that one of the Jobs has failed, and what to do. An aborted one is over for good."""
+    failed = owned.condition(ConditionType.FAILED)
+    cause = single_line(failed.message if failed is not None else "", REFUSAL_LIMIT)
+    answer = f"correct the node, then {plugin_command('retry', owned)} goes on"
+    if owned.is_aborted:
+        answer = (
+            "no retry revives it: apply a Job that runs spec.rollback on its other nodes, with "
+            "spec.nodes.include"
+        )
+    return f"Job {owned.name} failed: {cause}; {answer}"
 
 
 def describe_work(owned: Job, targets: Targets, found: RollbackJobs) -> str:

@@ -26,24 +26,31 @@ _STARTED = frozenset({NodeState.ACTIVE, NodeState.COMPLETED})
 class Targets:
     """The nodes of a rollback, by name.
 
-    `started`: all whose task has started. `at_work`: those of all nodes on which it is at work, or
-    may be, and that can be reached. `out_of_reach`: those that take no pod now, since they are
-    gone, away, or tainted. On one that is away the task may still be at work.
+    `started`: all whose task has started, or may have on a node that is away. `at_work`: those of
+    all nodes on which it is at work, or may be, and that can be reached. `out_of_reach`: those that
+    take no pod now, since they are gone, away, or tainted. On one that is away the task may still
+    be at work. `ready`: those of `started` that take a pod now for certain.
     """
 
     started: frozenset[str]
     at_work: frozenset[str]
     out_of_reach: frozenset[str]
+    ready: frozenset[str] = frozenset()
 
 
 def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targets:
     """Return the nodes of the rollback, by the report and by the pods that there are."""
     ledger, records = merge_evidence(snapshot), merge_records(snapshot)
+    # What this pass is about to record counts, too: the rollback may end in this pass.
+    seen = {name: node.record for name, node in counts.nodes.items()}
     started = {
         name: record.uid
-        for name, record in records.items()
+        for found in (seen, counts.ending, counts.absent, records)
+        for name, record in found.items()
         if has_started(record, ledger.get(name))
     }
+    unrecorded = ledger.keys() - records.keys() - seen.keys()
+    started |= {name: ledger[name].node_uid for name in unrecorded}
     busy = {pod.node_name for pod in _pods_at_work(snapshot, counts, ledger)}
     unreachable = frozenset(counts.names(NodeState.UNREACHABLE))
     away = {
@@ -51,16 +58,39 @@ def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targe
         for name in busy | started.keys()
         if name in unreachable or _is_away(snapshot, records.get(name), name, now)
     }
+    # Whether their tasks have started is not known: they are named, and looked at when back.
+    unknown = (busy & away & snapshot.nodes.keys()) - started.keys()
+    started |= {name: snapshot.nodes[name].uid for name in unknown}
     tolerations = Tolerations(pod_spec_of({"template": snapshot.job.spec.template}))
+    out_of_reach = frozenset(
+        name
+        for name, uid in started.items()
+        if name in away or not _takes_pods(snapshot.nodes.get(name), uid, tolerations)
+    )
     return Targets(
         started=frozenset(started),
         at_work=frozenset(busy - away),
-        out_of_reach=frozenset(
+        out_of_reach=out_of_reach,
+        ready=frozenset(
             name
-            for name, uid in started.items()
-            if name in away or not _takes_pods(snapshot.nodes.get(name), uid, tolerations)
+            for name in started.keys() - out_of_reach
+            if snapshot.nodes[name].ready
+            and not tolerations.untolerated(snapshot.nodes[name].taints)
         ),
     )
+
+
+def may_lack_pods(snapshot: Snapshot, counts: NodeCounts) -> bool:
+    """Return whether a pod may start the task that the cache does not have.
+
+    The DaemonSet controller creates pods without the gate until it has seen the gate. Once it says
+    that it has, it has counted all of these. The cache of pods may be older than that count.
+    """
+    ours = snapshot.owned_daemon_set
+    if ours is None or ours.is_terminating:
+        return False
+    known = {pod.node_name for pod in snapshot.pods} & snapshot.nodes.keys()
+    return not counts.new_pods_are_gated or len(known) < ours.scheduled + ours.misscheduled
 
 
 def has_started(record: NodeRecord, evidence: Evidence | None) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import ProgressingReason
 from daemonset_job.api.report import JobReport
+from daemonset_job.api.rollback import is_rollback_requested
 from daemonset_job.api.states import ConditionType, Phase
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
@@ -26,26 +27,30 @@ class Predecessor:
     """The newest run of a name that `spec.after` has.
 
     `phase` is None if there is neither a Job nor a report. `waits_for` are the names in the
-    `spec.after` of a Job that has not started.
+    `spec.after` of a Job that has not started. `is_undone`: the run is rolled back, or is to be.
+    `is_aborted`: a person has ended it, and no retry revives it.
     """
 
     name: str
     phase: Phase | None = None
     waits_for: tuple[str, ...] = ()
+    is_undone: bool = False
+    is_aborted: bool = False
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether the run has succeeded."""
-        return self.phase == Phase.SUCCEEDED
+        """Whether the run has succeeded, and its work is not undone."""
+        return self.phase == Phase.SUCCEEDED and not self.is_undone
 
 
 def newest_run(name: str, job: Job | None, reports: tuple[JobReport, ...]) -> Predecessor:
     """Return the newest run of a name: that of the Job, or of the newest report."""
     if job is not None:
+        is_undone = job.status.rollback is not None or is_rollback_requested(job)
         if job.is_true(ConditionType.COMPLETE):
-            return Predecessor(name, Phase.SUCCEEDED)
+            return Predecessor(name, Phase.SUCCEEDED, is_undone=is_undone)
         if job.is_true(ConditionType.FAILED):
-            return Predecessor(name, Phase.FAILED)
+            return Predecessor(name, Phase.FAILED, is_undone=is_undone, is_aborted=job.is_aborted)
         has_started = job.status.start_time is not None
         phase = job.status.phase if has_started else Phase.PENDING
         return Predecessor(name, phase or Phase.PENDING, () if has_started else job.spec.after)
@@ -53,7 +58,8 @@ def newest_run(name: str, job: Job | None, reports: tuple[JobReport, ...]) -> Pr
     newest = max(first_shards, key=_creation, default=None)
     if newest is None:
         return Predecessor(name)
-    return Predecessor(name, newest.status.phase or Phase.RUNNING)
+    phase = newest.status.phase or Phase.RUNNING
+    return Predecessor(name, phase, is_undone=newest.status.rollback is not None)
 
 
 def find_waiting(job: Job, known: Mapping[str, Predecessor]) -> Blocker | None:
@@ -76,14 +82,23 @@ def _state(job: Job, found: Predecessor, known: Mapping[str, Predecessor]) -> st
         path = " -> ".join((job.name, *chain))
         return f"and that Job waits for this one ({path}): change spec.after of one of them"
     match found.phase:
-        case Phase.FAILED:
-            return f"and its newest run has failed: retry Job {name}, or create it again"
+        case Phase.FAILED | Phase.SUCCEEDED:
+            return _state_of_ended(found)
         case Phase.CANCELLED:
             return f"and Job {name} was deleted before its end: create it again"
         case Phase.PENDING if found.waits_for:
             return f"which itself waits for {', '.join(found.waits_for)}"
         case _:
             return f"which is {str(found.phase).lower()}"
+
+
+def _state_of_ended(found: Predecessor) -> str:
+    """Return the same of a run that has failed, or whose success is undone."""
+    if found.is_undone:
+        return f"and its newest run is rolled back, or is to be: create Job {found.name} again"
+    if found.is_aborted:
+        return f"and its newest run was aborted: create Job {found.name} again"
+    return f"and its newest run has failed: retry Job {found.name}, or create it again"
 
 
 def _chain_to(

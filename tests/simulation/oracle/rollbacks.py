@@ -73,8 +73,8 @@ class Rollbacks:
         parent = self._parent(uid)
         if not parent:
             self._begun.setdefault(uid, set()).add(machine.uid)
-            if machine.uid in self._undone.get(uid, ()) and run.instance == 0:
-                self._violate(run, f"{machine.name} starts the task after its rollback")
+            if run.instance == 0:
+                self._judge_first_start(run, uid)
             return
         if machine.uid in self._begun.get(parent, ()):
             pass
@@ -91,6 +91,20 @@ class Rollbacks:
                     self._oracle.excuse("rollback", "killed late")
                     continue
                 self._violate(run, f"{machine.name} is rolled back while the task is at work there")
+
+    def _judge_first_start(self, run: PodRun, uid: str) -> None:
+        """Judge the start of a task of a run that may say already that it is rolled back."""
+        machine, ended = run.machine, self.ended.get(uid)
+        if machine.uid in self._undone.get(uid, ()):
+            self._violate(run, f"{machine.name} starts the task after its rollback")
+            return
+        if ended is None:
+            return
+        away = max(self._away.get(machine.uid, -1e9), machine.up_since or -1e9)
+        if ended - away >= THERE_SECONDS:
+            self._violate(run, f"{machine.name} starts the task after the rollback has ended")
+        else:
+            self._oracle.excuse("rollback", "away")
 
     def task_succeeds(self, run: PodRun) -> None:
         """Note that a node is rolled back."""

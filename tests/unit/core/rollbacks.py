@@ -10,6 +10,7 @@ from daemonset_job.api.job import Job, parse_job
 from daemonset_job.api.job_spec import parse_spec
 from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.report import JobReport
+from daemonset_job.api.report_status import parse_report_status
 from daemonset_job.api.rollback_status import RollbackStatus
 from daemonset_job.api.rollout import Rollout
 from daemonset_job.api.rollout_requests import RolloutRequests
@@ -40,6 +41,8 @@ class RollbackWorld(RolloutWorld):
         self.events: list[tuple[str, str]] = []
         self.owned: dict[str, Job] = {}
         self.done: dict[str, set[str]] = {}
+        # By the name of a Job of the rollback: raw records of its report.
+        self.records: dict[str, dict[str, Any]] = {}
 
     def step(self, passes: int = 1) -> Plan:
         for _ in range(passes):
@@ -68,8 +71,16 @@ class RollbackWorld(RolloutWorld):
             name: Evidence(f"{name}-uid", completed_at="2026-01-02T03:04:00Z")
             for name in self.done[owned.name]
         }
+        status = parse_report_status({"nodeStates": self.records.get(owned.name, {})})
         return JobReport(
-            "default", f"{owned.name}-report", "u", "1", owned.name, owned.uid, evidence=evidence
+            "default",
+            f"{owned.name}-report",
+            "u",
+            "1",
+            owned.name,
+            owned.uid,
+            evidence=evidence,
+            status=status,
         )
 
     def included(self, number: int = 0) -> list[str]:

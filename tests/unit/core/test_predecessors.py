@@ -6,7 +6,10 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api.job_status import Condition
+from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.rollback_status import RollbackStatus
+from daemonset_job.api.rollout_requests import RolloutRequests
 from daemonset_job.api.states import ConditionType, Phase
 from job_controller.core.decide import decide
 from job_controller.core.plan import DryRunDaemonSet, WriteStatus
@@ -57,6 +60,34 @@ def report(phase, minutes, shard=0):
 def test_a_job_that_exists_is_the_newest_run_whatever_reports_say(job, phase):
     reports = (report(Phase.SUCCEEDED, 9), report(Phase.FAILED, 10))
     assert newest_run("sample", job, reports).phase == phase
+
+
+@pytest.mark.parametrize("type_", [ConditionType.COMPLETE, ConditionType.FAILED])
+def test_a_run_that_is_rolled_back_has_not_succeeded(type_):
+    """What the next run builds on is undone, or about to be; and no retry revives it."""
+    job = job_with(type_)
+    undone = replace(job, status=replace(job.status, rollback=RollbackStatus()))
+    found = newest_run("first", undone, ())
+    assert "its newest run is rolled back, or is to be: create Job first again" in message(found)
+    asked = replace(
+        job,
+        requests=RolloutRequests(rollback="slower"),
+        spec=replace(job.spec, rollback=True),
+    )
+    assert "is rolled back, or is to be" in message(newest_run("first", asked, ()))
+
+
+def test_a_deleted_job_whose_run_was_rolled_back_has_not_succeeded():
+    found = report(Phase.SUCCEEDED, 3)
+    undone = replace(found, status=replace(found.status, rollback=RollbackStatus()))
+    assert "is rolled back" in message(newest_run("first", None, (undone,)))
+
+
+def test_a_retry_of_an_aborted_run_is_not_advised():
+    job = job_with(ConditionType.FAILED)
+    aborted = Condition(ConditionType.FAILED, True, FailedReason.ABORTED, "stop")
+    job = replace(job, status=replace(job.status, conditions=(aborted,)))
+    assert "was aborted: create Job first again" in message(newest_run("first", job, ()))
 
 
 def test_of_deleted_jobs_the_newest_report_counts():
