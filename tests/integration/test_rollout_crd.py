@@ -69,6 +69,10 @@ def test_a_check_of_a_job_on_the_host_is_a_script(kube_env: KubeEnv, namespace):
         ),
         (step(script="a", command=["b"]), "command cannot be set beside a script, remove it"),
         (step(script=" \n"), "script.script must not be blank"),
+        (
+            IMAGE | {"rollout": {"window": {"start": "@daily", "duration": "1h", "timeZone": ""}}},
+            "spec.rollout.window.timeZone",
+        ),
         (step(script="a\r\nb"), "must not have Windows line ends (CR LF)"),
         (step(script="a" * 16385), "may not be more than 16384"),
         (step(scriptFrom={}), "must have either configMapKeyRef or secretKeyRef"),
