@@ -291,7 +291,7 @@ class RolledBackReason(Reason):
         "RolledBackPartly",
         (
             "The rollback has ended, and some nodes are not rolled back: they are away, tainted or "
-            "gone, or there may be no further Job. Or its Job may fail on them."
+            "gone, or there may be no further Job."
         ),
     )
 
