@@ -7,6 +7,7 @@ Some change the kubelet's log settings on one node, for as long as they last.
 import re
 import subprocess
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -146,6 +147,17 @@ LINES = 300_000
 LINE_BYTES = 100
 
 
+@contextmanager
+def follow_log(cluster, namespace, name, sink):
+    """Write the log of a pod into `sink`; end the process that does so in any case."""
+    kubectl = ("kubectl", "--kubeconfig", cluster.kubeconfig)
+    with subprocess.Popen((*kubectl, "logs", "-f", "-n", namespace, name), stdout=sink) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 @pytest.mark.alone
 def test_rotation_while_a_task_prints_30_mb_loses_no_token(
     cluster, namespace, folder, tmp_path, record_property
@@ -168,27 +180,14 @@ def test_rotation_while_a_task_prints_30_mb_loses_no_token(
         eventually(lambda: running(cluster, namespace, "rotated"), 60, "the task runs")
         name = cluster.pods(namespace, "rotated")[0]["metadata"]["name"]
         followed = tmp_path / "followed"
-        with followed.open("wb") as sink:
-            follow = subprocess.Popen(
-                [
-                    "kubectl",
-                    "--kubeconfig",
-                    cluster.kubeconfig,
-                    "logs",
-                    "-f",
-                    "-n",
-                    namespace,
-                    name,
-                ],
-                stdout=sink,
-            )
-        eventually(lambda: b"begin" in followed.read_bytes(), 30, "the stream has begun")
-        cluster.on_node(node, f"touch {folder}/go")
-        files = f"ls /var/log/pods/{namespace}_{name}_*/job-container | wc -l"
-        eventually(lambda: int(cluster.on_node(node, files)) > 1, 60, "the log is rotated")
+        with followed.open("wb") as sink, follow_log(cluster, namespace, name, sink) as follow:
+            eventually(lambda: b"begin" in followed.read_bytes(), 30, "the stream has begun")
+            cluster.on_node(node, f"touch {folder}/go")
+            files = f"ls /var/log/pods/{namespace}_{name}_*/job-container | wc -l"
+            eventually(lambda: int(cluster.on_node(node, files)) > 1, 60, "the log is rotated")
 
-        cluster.wait_gone(namespace, "rotated", 180)
-        follow.wait(30)
+            cluster.wait_gone(namespace, "rotated", 180)
+            follow.wait(30)
 
     succeeded(cluster, namespace, "rotated", [node])
     arrived = {line for line in followed.read_bytes().split() if line.isdigit()}
