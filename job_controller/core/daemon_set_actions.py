@@ -52,8 +52,8 @@ def daemon_set_actions(
         # Without the DaemonSet only the Job says that the run has failed, under the newest retry.
         ends_all = snapshot.job.ends_all_tasks and _logs_are_recorded(counts)
         # The gate comes first: the API server may refuse the deletion.
-        is_gated = ours.is_gated and not _lacks_pods_to_undo(snapshot, counts)
-        if ends_all and stays_until is None and (is_gated or is_refused):
+        is_settled = ours.is_gated and not _lacks_pods_to_undo(snapshot, counts)
+        if ends_all and stays_until is None and (is_settled or is_refused):
             return [DeleteDaemonSet(ours.uid)]
     is_foreign = found is not None and ours is None
     if is_refused or is_foreign or has_too_many_terms(snapshot.job):

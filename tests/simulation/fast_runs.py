@@ -25,7 +25,7 @@ from job_controller.core import start as run_start
 from job_controller.core.desired import limits
 from job_controller.core.render import report_status as report
 from job_controller.core.settings import Settings
-from job_controller.core.state import blockers, desired_count
+from job_controller.core.state import blockers, desired_count, snapshot
 from terminator import node_count
 
 # A module or class, a name in it, and what replaces it during a run.
@@ -123,7 +123,7 @@ def _remembering() -> list[Replacement]:
                 "has_same_placement",
                 lambda live, desired: ((live.spec, desired["spec"]["template"]), ()),
             ),
-            (desired_count, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
+            (snapshot, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
             (node_count, "NodeAffinity", lambda pod_spec: ((pod_spec,), ())),
             (
                 report,

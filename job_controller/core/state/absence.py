@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeGuard
 
-from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
@@ -63,7 +62,7 @@ def find_absence(
     terminating = {
         pod.node_name for pod in snapshot.pods if pod.is_terminating and not pod.is_terminal
     }
-    affinity = NodeAffinity(daemon_set.pod_spec)
+    affinity = snapshot.affinity
     tainted: dict[str, Taint] = {}
     uncounted: set[str] = set()
     tried = find_tried(snapshot)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
@@ -67,7 +66,7 @@ def has_uncached_pods(
     )
     if tainted + unwanted <= daemon_set.misscheduled:
         return False
-    return _has_other_node(snapshot, daemon_set, pods_by_node.keys())
+    return _has_other_node(snapshot, pods_by_node.keys())
 
 
 def has_undone_node_without_pod(
@@ -81,7 +80,7 @@ def has_undone_node_without_pod(
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return False
-    return _has_other_node(snapshot, daemon_set, known | find_completed(snapshot, ledger))
+    return _has_other_node(snapshot, known | find_completed(snapshot, ledger))
 
 
 def find_completed(snapshot: Snapshot, ledger: Mapping[str, Evidence]) -> frozenset[str]:
@@ -93,10 +92,9 @@ def find_completed(snapshot: Snapshot, ledger: Mapping[str, Evidence]) -> frozen
     )
 
 
-def _has_other_node(snapshot: Snapshot, daemon_set: DaemonSet, known: AbstractSet[str]) -> bool:
+def _has_other_node(snapshot: Snapshot, known: AbstractSet[str]) -> bool:
     """Return whether the DaemonSet chooses a node that is not in `known` and takes its pods."""
-    affinity = NodeAffinity(daemon_set.pod_spec)
-    tolerations = snapshot.tolerations
+    affinity, tolerations = snapshot.affinity, snapshot.tolerations
     return any(
         name not in known
         and not tolerations.untolerated(node.taints)
@@ -107,10 +105,9 @@ def _has_other_node(snapshot: Snapshot, daemon_set: DaemonSet, known: AbstractSe
 
 def matching_nodes(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
     """Return the nodes whose labels and names match the DaemonSet's node selection."""
-    daemon_set = snapshot.owned_daemon_set
-    if daemon_set is None:
+    if snapshot.owned_daemon_set is None:
         return frozenset()
-    affinity = NodeAffinity(daemon_set.pod_spec)
+    affinity = snapshot.affinity
     return frozenset(name for name in names if affinity.matches(name, snapshot.nodes[name].labels))
 
 
@@ -240,7 +237,7 @@ def find_completed_others(
     is_first = selection == first.selection_hash
     if not is_continuous and first.selection_hash != snapshot.job.selection_hash:
         return CompletedOthers()
-    affinity = NodeAffinity(daemon_set.pod_spec)
+    affinity = snapshot.affinity
     with_pod = {pod.node_name for pod in snapshot.pods if not pod.is_terminal}
     # Until the pod is gone, the DaemonSet controller counts its node as misscheduled. A count that
     # is older than the change of the node still has it among the desired nodes. One that is newer
@@ -296,7 +293,7 @@ def find_completed_without_pod(
     daemon_set = snapshot.owned_daemon_set
     if room <= 0 or daemon_set is None:
         return frozenset()
-    affinity = NodeAffinity(daemon_set.pod_spec)
+    affinity = snapshot.affinity
     ending = {pod.node_name for pod in snapshot.pods if pod.is_terminating}
     found = {
         name

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.node_record import NodeRecord
@@ -155,15 +154,14 @@ def mark_left(
 
     `names` are completed nodes without a pod. A taint may keep it off, or it may be about to come.
     """
-    daemon_set = snapshot.owned_daemon_set
-    if not snapshot.job.spec.is_continuous or daemon_set is None:
+    if not snapshot.job.spec.is_continuous or snapshot.owned_daemon_set is None:
         return {}
-    unmarked = [name for name in names if name in records and not has_left(records[name])]
-    affinity = NodeAffinity(daemon_set.pod_spec) if unmarked else None
     return {
         name: replace(records[name], reason=NodeReason.LEFT_SELECTION)
-        for name in unmarked
-        if affinity is not None and not affinity.matches(name, snapshot.nodes[name].labels)
+        for name in names
+        if name in records
+        and not has_left(records[name])
+        and not snapshot.affinity.matches(name, snapshot.nodes[name].labels)
     }
 
 
@@ -201,7 +199,7 @@ class _Finder:
         left = [name for name, record in records.items() if has_left(record)]
         if daemon_set is None or not left or daemon_set.nodes_hash != self._job.nodes_hash:
             return frozenset()
-        affinity = NodeAffinity(daemon_set.pod_spec)
+        affinity = self.snapshot.affinity
         return frozenset(
             name
             for name in sorted(left)

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.taints import Taint
@@ -73,7 +72,7 @@ def _placed(snapshot: Snapshot, names: Iterable[str]) -> Iterator[tuple[str, boo
     daemon_set, wanted = snapshot.owned_daemon_set, sorted(names)
     if daemon_set is None or not wanted:
         return
-    affinity = NodeAffinity(daemon_set.pod_spec)
+    affinity = snapshot.affinity
     for name in wanted:
         node = snapshot.nodes[name]
         is_match = affinity.matches(name, node.labels)

@@ -11,7 +11,6 @@ from collections.abc import Container, Mapping
 from typing import Final
 
 from daemonset_job.api import names
-from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.node import Node
@@ -36,7 +35,7 @@ def find_skipped(
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return {}
-    affinity, tolerations = NodeAffinity(daemon_set.pod_spec), snapshot.tolerations
+    affinity, tolerations = snapshot.affinity, snapshot.tolerations
     avoids_windows = needs_linux(snapshot.job.spec)
     skipped: dict[str, str] = {}
     for name, node in snapshot.nodes.items():

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from daemonset_job.api import report
+from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
@@ -84,6 +86,7 @@ class Snapshot:
     settings: Settings = field(default_factory=Settings)
     # Computed once: a reconcile asks for it again and again. `replace` begins again.
     _view: CurrentView | None = field(default=None, init=False, repr=False, compare=False)
+    _affinity: NodeAffinity | None = field(default=None, init=False, repr=False, compare=False)
     _tolerations: Tolerations | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -110,14 +113,26 @@ class Snapshot:
         return self._view
 
     @property
+    def affinity(self) -> NodeAffinity:
+        """Which nodes the pods of the DaemonSet may run on, any without one."""
+        if self._affinity is None:
+            found = NodeAffinity(self._pod_spec)
+            object.__setattr__(self, "_affinity", found)
+            return found
+        return self._affinity
+
+    @property
     def tolerations(self) -> Tolerations:
         """What the pods of the DaemonSet tolerate, nothing but the defaults without one."""
         if self._tolerations is None:
-            spec = self.daemon_set.pod_spec if self.daemon_set is not None else {}
-            found = Tolerations(spec)
+            found = Tolerations(self._pod_spec)
             object.__setattr__(self, "_tolerations", found)
             return found
         return self._tolerations
+
+    @property
+    def _pod_spec(self) -> Mapping[str, Any]:
+        return self.daemon_set.pod_spec if self.daemon_set is not None else {}
 
     @property
     def unreachable_seconds(self) -> float:

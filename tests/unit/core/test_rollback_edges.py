@@ -25,6 +25,15 @@ def starting_world(**changes) -> RollbackWorld:
     return world
 
 
+def world_with_unknown_pods(count: int, failure_policy=None) -> RollbackWorld:
+    """Return such a run, to be rolled back: only the DaemonSet shows `count` pods."""
+    world = starting_world(failurePolicy=failure_policy)
+    world.ask()
+    world.step()
+    world.cluster.gated, world.cluster.scheduled = True, count
+    return world
+
+
 # --- pods that are not known yet ---------------------------------------------------------
 
 
@@ -49,10 +58,7 @@ def test_a_rollback_waits_while_pods_can_be_created_without_the_gate(gated, obse
 
 def test_a_rollback_waits_for_pods_that_only_the_daemon_set_counts():
     """The watch of pods is late: without them, no task would seem to have started."""
-    world = starting_world(failurePolicy=None)
-    world.ask()
-    world.step()
-    world.cluster.gated, world.cluster.scheduled = True, 3
+    world = world_with_unknown_pods(3)
     world.step(3)
     assert (world.rolled_back, world.message) == (("False", "RollbackWaiting"), UNKNOWN)
     world.cluster.scheduled = None
@@ -73,10 +79,7 @@ def test_a_daemon_set_that_cannot_be_changed_is_said():
 
 def test_the_pass_that_first_sees_what_nodes_have_done_rolls_them_back():
     """The watch of pods was late: evidence is there, and no record yet."""
-    world = starting_world(failurePolicy=None)
-    world.ask()
-    world.step()
-    world.cluster.gated, world.cluster.scheduled = True, 2
+    world = world_with_unknown_pods(2)
     world.step(2)
     world.cluster.scheduled = None
     world.cluster.pods = [make_pod("a"), make_pod("b")]
@@ -87,10 +90,7 @@ def test_the_pass_that_first_sees_what_nodes_have_done_rolls_them_back():
 
 def test_a_node_of_which_only_the_evidence_is_left_is_rolled_back():
     """Its pod came and went while the watch of pods was late."""
-    world = starting_world(failurePolicy=None)
-    world.ask()
-    world.step()
-    world.cluster.gated, world.cluster.scheduled = True, 1
+    world = world_with_unknown_pods(1)
     world.step(2)
     world.cluster.scheduled, world.cluster.evidence["a"] = None, done("a")
     world.step(3)
@@ -99,10 +99,7 @@ def test_a_node_of_which_only_the_evidence_is_left_is_rolled_back():
 
 def test_the_daemon_set_stays_until_its_pods_are_known():
     """With `failurePolicy.pods: Delete`: after its end nothing says how many there are."""
-    world = starting_world(failurePolicy={"action": "Rollback", "pods": "Delete"})
-    world.ask()
-    world.step()
-    world.cluster.gated, world.cluster.scheduled = True, 3
+    world = world_with_unknown_pods(3, {"action": "Rollback", "pods": "Delete"})
     for _ in range(3):
         world.step()
         assert acts(world.plan, DeleteDaemonSet) == []
