@@ -55,16 +55,17 @@ class Notifier:
 
     async def run(self) -> None:
         """Send until cancelled."""
-        tasks: dict[str, asyncio.Task[None]] = {}
+        # By the line itself: a receiver that is removed and added again has another one.
+        tasks: dict[Line, asyncio.Task[None]] = {}
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._run_unusable())
                 while True:
-                    for name in tasks.keys() - self._lines.keys():
-                        tasks.pop(name).cancel()
-                    for name, line in self._lines.items():
-                        if name not in tasks:
-                            tasks[name] = group.create_task(line.run())
+                    lines = set(self._lines.values())
+                    for line in tasks.keys() - lines:
+                        tasks.pop(line).cancel()
+                    for line in lines - tasks.keys():
+                        tasks[line] = group.create_task(line.run())
                     self._has_changed.clear()
                     await self._has_changed.wait()
         finally:
@@ -78,7 +79,11 @@ class Notifier:
             return
         self._receivers = receivers
         names = [receiver.name for receiver in receivers]
-        self._lines = {name: self._lines.get(name) or self._new_line(name) for name in names}
+        # Not `get(name) or`: a line in which nothing waits is false, and has a task all the same.
+        known = self._lines
+        self._lines = {
+            name: known[name] if name in known else self._new_line(name) for name in names
+        }
         self._has_changed.set()
         self._dependencies.metrics.notifications.watch(self._pending)
 

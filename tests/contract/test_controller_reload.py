@@ -125,3 +125,23 @@ async def test_a_receiver_that_is_added_to_the_file_is_notified_without_a_restar
         await until(lambda: any(line["message"].startswith("applied") for line in said), 10)
         cluster.apply(notify=[{"receiver": "ops"}])
         await until(lambda: receiver.events == ["default/sample Started"], 10)
+
+
+async def test_a_receiver_that_has_nothing_to_take_is_notified_after_another_setting_changed(
+    server, file, tmp_path
+):
+    receivers = f"receivers: [{{name: ops, namespaces: ['*'], urlFile: {tmp_path}/ops.url}}]\n"
+    cluster = FakeCluster(server, "a")
+    async with listening() as receiver:
+        (tmp_path / "ops.url").write_text(receiver.url)
+        file.write_text(receivers)
+        async with controller() as said:
+            cluster.apply(notify=[{"receiver": "ops"}])
+            await until(lambda: receiver.events == ["default/sample Started"], 10)
+            file.write_text(f"clusterName: prod\n{receivers}")
+            await until(lambda: any(line["message"].startswith("applied") for line in said), 10)
+            await until(cluster.is_settled, 10)
+            cluster.complete("a")
+            await until(lambda: len(receiver.events) == 2, 10)
+    assert receiver.events[1] == "default/sample Succeeded"
+    assert receiver.taken[1]["cluster"] == "prod"
