@@ -3,7 +3,8 @@
 Layer: below the notifier. It never connects to an address that a Job's author wrote, takes no proxy
 from the environment, keeps no cookies and no connection. The address, the token and the
 certificates are read from their files for each request, so a Secret that changes needs no restart.
-What it says to users has neither addresses nor answers: both may be secrets.
+What it says to users has neither addresses nor answers: both may be secrets. What it says to the
+log has no path, query or token, also where the other side repeats them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +31,11 @@ ANSWER_LIMIT_BYTES: Final = 4096
 _FILE_LIMIT_BYTES: Final = 8192
 _CA_LIMIT_BYTES: Final = 512 * 1024
 _CONTEXTS_LIMIT: Final = 64
+# Of an answer in the log.
+_EXCERPT_LIMIT: Final = 200
+# A shorter part of a path, such as `api`, is no secret.
+_SECRET_CHARACTERS: Final = 6
+_HIDDEN: Final = "***"
 _USER_AGENT: Final = "daemonset-job-controller"
 _RETRY_AFTER_LIMIT_SECONDS: Final = 300.0
 
@@ -60,12 +67,16 @@ class OutboundRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The status of an answer and the beginning of its body; `is_cut`: the body is longer."""
+    """The status of an answer and the beginning of its body; `is_cut`: the body is longer.
+
+    `excerpt` is what the log may have of it.
+    """
 
     status: int
     body: bytes = b""
     is_cut: bool = False
     retry_after_seconds: float | None = None
+    excerpt: str = ""
 
 
 class Outbound:
@@ -90,13 +101,16 @@ class Outbound:
         context = self._context(endpoint) if url.scheme == "https" else None
         try:
             async with asyncio.timeout(request.timeout_seconds):
-                return await self._exchange(url, request, headers, context)
+                answer = await self._exchange(url, request, headers, context)
         except TimeoutError:
             words = f"there was no complete answer within {request.timeout_seconds:g} s"
             raise OutboundError(words, is_timeout=True) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # Not `from error`: a traceback would show the address.
-            raise OutboundError(_words(error), f"{type(error).__name__}: {error}") from None
+            detail = _hide(f"{type(error).__name__}: {error}", url, headers)
+            raise OutboundError(_words(error), detail) from None
+        shown = _hide(answer.body[:ANSWER_LIMIT_BYTES].decode("utf-8", "replace"), url, headers)
+        return replace(answer, excerpt=clean_text(shown, _EXCERPT_LIMIT))
 
     async def close(self) -> None:
         """Close the session."""
@@ -171,6 +185,17 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
         parts.append(part)
         size += len(part)
     return b"".join(parts)
+
+
+def _hide(text: str, url: URL, headers: Mapping[str, str]) -> str:
+    """Return a text without what may be a secret in the URL or the token: servers repeat them."""
+    parts = {*url.parts, *url.raw_parts, *url.query.values(), *url.raw_query_string.split("&")}
+    token = headers.get("Authorization", "").removeprefix("Bearer ")
+    long = {part for part in (*parts, token) if len(part) >= _SECRET_CHARACTERS}
+    whole = {url.path, url.raw_path, url.raw_path_qs, url.path_qs} - {"/"}
+    for secret in sorted(whole | long, key=len, reverse=True):
+        text = text.replace(secret, _HIDDEN)
+    return text
 
 
 def _read_url(endpoint: Endpoint) -> URL:

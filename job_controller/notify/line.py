@@ -125,12 +125,12 @@ class Line:
             raise self._failed(error.words, error.detail) from None
         if answer.status in _REFUSALS:
             why = f"the receiver refused it with HTTP {answer.status}"
-            self._log(why, answer.body.decode("utf-8", "replace"))
+            self._log(why, answer.excerpt)
             await self._give_up(report, delivery, due.occurrence, SendResult.REFUSED, why)
             return 0.0
         if not 200 <= answer.status < 300:
             self._hold(answer.retry_after_seconds)
-            raise self._failed(_status_words(answer), answer.body.decode("utf-8", "replace"))
+            raise self._failed(_status_words(answer), answer.excerpt)
         self._backoff.reset()
         self._last_problem = ""
         self._dependencies.metrics.notifications.count(self._name, SendResult.SENT)
@@ -181,7 +181,7 @@ class Line:
 
     def _log(self, words: str, detail: str) -> None:
         logger.warning(
-            "cannot send a notification", receiver=self._name, problem=words, detail=detail[:200]
+            "cannot send a notification", receiver=self._name, problem=words, detail=detail
         )
 
     def _on_error(self, place: Place, error: BaseException) -> float | None:

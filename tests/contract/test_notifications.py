@@ -375,6 +375,36 @@ async def test_the_address_is_nowhere_that_a_user_reads(server, cluster, tmp_pat
     assert not any("SECRET" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 404 No\r\nContent-Length: 31\r\n\r\nCannot POST /services/T0/SECRET",
+        b"HTTP/1.1 400 Bad\r\nContent-Length: 25\r\n\r\nno \\/services\\/T0\\/SECRET\n",
+        b"this is no HTTP\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
+    ],
+)
+async def test_an_answer_that_repeats_the_address_or_is_none_has_no_secret_in_the_log(
+    server, cluster, tmp_path, answer
+):
+    lines = []
+
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    sink = logger.add(lambda message: lines.append(str(message) + str(message.record["extra"])))
+    receivers = (configured(tmp_path, "ops", f"http://127.0.0.1:{port}"),)
+    async with listener, running(server, receivers=receivers):
+        cluster.apply(notify=NOTIFY)
+        await until(lambda: any("cannot send a notification" in line for line in lines))
+    logger.remove(sink)
+    assert not any("SECRET" in line for line in lines)
+
+
 async def test_a_message_of_slack_has_one_line_without_control_sequences(
     server, cluster, receiver, tmp_path
 ):
