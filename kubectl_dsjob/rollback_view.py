@@ -26,7 +26,11 @@ _NAME_LIMIT: Final = 253
 NAMES_LIMIT: Final = 100
 _MESSAGE_LINES: Final = 4
 # The last one: the Job has no `spec.rollback`, so the run is as it was before the request.
-_ENDS: Final = (RolledBackReason.ROLLBACK_FAILED, RolledBackReason.ROLLBACK_NOT_POSSIBLE)
+_ENDS: Final = (
+    RolledBackReason.ROLLBACK_FAILED,
+    RolledBackReason.ROLLBACK_CANCELLED,
+    RolledBackReason.ROLLBACK_NOT_POSSIBLE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,16 @@ class RollbackView:
     def is_possible(self) -> bool:
         """Whether the run is rolled back, or will be."""
         return self.reason != RolledBackReason.ROLLBACK_NOT_POSSIBLE
+
+    @property
+    def named_job(self) -> str:
+        """The Job that the message is about, else the last one; "" without a Job.
+
+        An earlier Job of the rollback goes on, or fails, when its nodes are back.
+        """
+        places = {job: self.message.find(f"Job {job} ") for job in self.jobs}
+        named = [job for job, place in places.items() if place >= 0]
+        return min(named, key=lambda job: places[job], default=self.jobs[-1] if self.jobs else "")
 
     @property
     def exit_code(self) -> ExitCode:
@@ -125,14 +139,20 @@ def rollback_lines(rollback: RollbackView | None, width: int) -> list[str]:
     return [shorten(line, width) for line in lines]
 
 
-def rollback_step(rollback: RollbackView, command: str) -> list[str]:
+def rollback_step(rollback: RollbackView, command: str, name: str) -> list[str]:
     """Return what a rollback waits for, and the command about its Job; nothing after a success.
 
-    `command` is the plugin's, with a place for a verb and the name of a Job.
+    `command` is the plugin's, with a place for a verb and the name of a Job. `name` is that of the
+    Job that is rolled back.
     """
     if rollback.has_succeeded or not rollback.jobs:
         return []
-    job = rollback.jobs[-1]
+    job = rollback.named_job
+    if rollback.reason == RolledBackReason.ROLLBACK_CANCELLED:
+        return [
+            "waits for you: no retry revives the rollback, see which nodes it has not reached",
+            "  " + command.format("report", name),
+        ]
     if not rollback.is_ended:
         return [
             f"waits for: the rollback, which Job {job} does",

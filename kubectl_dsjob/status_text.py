@@ -82,7 +82,7 @@ def next_step(view: RunView, flags: str = "") -> list[str]:
     """Return what the run waits for, and the command that answers; nothing if it goes on."""
     command = f"kubectl dsjob {{}} {{}} -n {view.namespace}{flags}"
     if view.exists and view.rollback and view.rollback.is_possible:
-        return rollback_step(view.rollback, command)
+        return rollback_step(view.rollback, command, view.name)
     if view.exists and view.is_aborted:
         return _aborted_step(view, command, flags)
     is_checked = view.phase == Phase.FAILED and view.reason == FailedReason.CHECK_FAILED

@@ -272,7 +272,11 @@ class RolledBackReason(Reason):
     ROLLING_BACK = "RollingBack", "The rollback is at work; `status.rollback` names its Jobs."
     ROLLBACK_FAILED = (
         "RollbackFailed",
-        "The rollback failed on a node, or its Job was deleted; it has stopped.",
+        "The rollback failed on a node, and has stopped.",
+    )
+    ROLLBACK_CANCELLED = (
+        "RollbackCancelled",
+        "The rollback's Job was aborted or deleted; the rollback is over, and no retry revives it.",
     )
     ROLLBACK_NAME_TAKEN = (
         "RollbackNameTaken",

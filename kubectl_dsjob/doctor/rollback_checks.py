@@ -17,6 +17,7 @@ _NEEDS_A_PERSON: Final = frozenset(
     {
         RolledBackReason.ROLLBACK_WAITING,
         RolledBackReason.ROLLBACK_FAILED,
+        RolledBackReason.ROLLBACK_CANCELLED,
         RolledBackReason.ROLLBACK_NAME_TAKEN,
         RolledBackReason.ROLLBACK_REFUSED,
         RolledBackReason.ROLLBACK_NOT_POSSIBLE,

@@ -37,6 +37,7 @@ from job_controller.core.owned_jobs.rollback_messages import (
     NAMES_LIMIT,
     describe_end,
     describe_failure,
+    describe_loss,
     describe_work,
 )
 from job_controller.core.owned_jobs.rollback_targets import (
@@ -80,14 +81,14 @@ def evaluate_rollback(
         )
     targets, found = find_targets(snapshot, counts, now), find_rollback_jobs(snapshot)
     reason, words, action = _next_step(snapshot, counts, targets, found)
-    is_over = reason in _ENDS
+    is_over, has_stopped = reason in _ENDS, reason in _STOPS
     status = _with_numbers(before or RollbackStatus(), targets, found, is_over=is_over)
     if status.start_time is None and (found.jobs or action is not None):
         status = replace(status, start_time=whole_seconds(now))
     ended = status.completion_time or whole_seconds(now)
     status = replace(
         status,
-        completion_time=ended if is_over or reason == RolledBackReason.ROLLBACK_FAILED else None,
+        completion_time=ended if is_over or has_stopped else None,
         message=words,
         requested_by=status.requested_by or _requested_by(job),
     )
@@ -99,6 +100,8 @@ def evaluate_rollback(
 
 
 _ENDS: Final = frozenset({RolledBackReason.ROLLED_BACK, RolledBackReason.ROLLED_BACK_PARTLY})
+# A retry of its Job lets the first one go on.
+_STOPS: Final = frozenset({RolledBackReason.ROLLBACK_FAILED, RolledBackReason.ROLLBACK_CANCELLED})
 _Step = tuple[RolledBackReason, str, CreateJob | None]
 
 
@@ -169,11 +172,13 @@ def _what_it_waits_for(snapshot: Snapshot, counts: NodeCounts, targets: Targets)
 def _by_jobs(before: RollbackStatus | None, targets: Targets, found: RollbackJobs) -> _Step | None:
     """Return what the Jobs that there are say of the rollback, None if they all have succeeded."""
     if before is not None and (lost := found.lost(before)):
-        words = f"Job {lost} was deleted before the rollback had ended"
-        return RolledBackReason.ROLLBACK_FAILED, words, None
+        return RolledBackReason.ROLLBACK_CANCELLED, describe_loss(lost), None
     for owned in reversed(found.jobs):
         if owned_outcome(owned) == OwnedOutcome.FAILED:
-            return RolledBackReason.ROLLBACK_FAILED, describe_failure(owned), None
+            reason = RolledBackReason.ROLLBACK_FAILED
+            if owned.is_aborted:
+                reason = RolledBackReason.ROLLBACK_CANCELLED
+            return reason, describe_failure(owned), None
     # An earlier one whose nodes were all out of reach goes on when one of them is back.
     for owned in reversed(found.jobs):
         is_over = owned_outcome(owned) == OwnedOutcome.SUCCEEDED

@@ -16,6 +16,8 @@ from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
 # Names of nodes in a message, in characters.
 NAMES_LIMIT: Final = 200
+# What is left to do once a Job of the rollback is over for good.
+_BY_HAND: Final = "apply a Job that runs spec.rollback on its other nodes, with spec.nodes.include"
 
 
 def describe_end(
@@ -54,11 +56,13 @@ def describe_failure(owned: Job) -> str:
     cause = single_line(failed.message if failed is not None else "", REFUSAL_LIMIT)
     answer = f"correct the node, then {plugin_command('retry', owned)} goes on"
     if owned.is_aborted:
-        answer = (
-            "no retry revives it: apply a Job that runs spec.rollback on its other nodes, with "
-            "spec.nodes.include"
-        )
+        answer = f"no retry revives it: {_BY_HAND}"
     return f"Job {owned.name} failed: {cause}; {answer}"
+
+
+def describe_loss(name: str) -> str:
+    """Return that one of the Jobs was deleted, and what to do."""
+    return f"Job {name} was deleted before the rollback had ended: {_BY_HAND}"
 
 
 def describe_work(owned: Job, targets: Targets, found: RollbackJobs) -> str:

@@ -26,6 +26,7 @@ from job_controller.core.state.snapshot import Snapshot, merge_records
 _WARNINGS: Final = frozenset(
     {
         RolledBackReason.ROLLBACK_FAILED,
+        RolledBackReason.ROLLBACK_CANCELLED,
         RolledBackReason.ROLLBACK_NAME_TAKEN,
         RolledBackReason.ROLLBACK_REFUSED,
         RolledBackReason.ROLLBACK_NOT_POSSIBLE,

@@ -627,8 +627,11 @@ def test_a_job_of_the_rollback_that_is_deleted_is_not_created_again():
     world.step(5)
     del world.owned["sample-rollback"]
     world.step(3)
-    assert world.rolled_back == ("False", "RollbackFailed")
+    assert world.rolled_back == ("False", "RollbackCancelled")
     assert "sample-rollback was deleted" in world.message
+    assert world.rollback.completion_time is not None
+    assert ("Warning", "RollbackCancelled") in world.events
+    assert world.history()[-1] == "RollbackFailed"
     assert len(world.created) == 1
 
 

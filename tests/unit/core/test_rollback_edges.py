@@ -184,7 +184,7 @@ def test_a_retry_of_an_aborted_rollback_is_not_advised():
     status = replace(owned.status, conditions=(aborted,))
     world.owned["sample-rollback"] = replace(owned, status=status)
     world.step(3)
-    assert world.rolled_back == ("False", "RollbackFailed")
+    assert world.rolled_back == ("False", "RollbackCancelled")
     assert world.message == (
         "Job sample-rollback failed: aborted: stop; no retry revives it: apply a Job that runs "
         "spec.rollback on its other nodes, with spec.nodes.include"
