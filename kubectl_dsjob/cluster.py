@@ -84,7 +84,9 @@ async def find_near(client: KubeClient, namespace: str, name: str) -> str:
             found = [raw.get("metadata") or {} for raw in page.get("items") or ()]
             labels = [(meta.get("labels") or {}).get(names.LABEL_JOB) for meta in found]
             known |= {str(meta.get("name")) for meta in found if resource == JOBS}
-            known |= {str(label) for label in labels if label}
+            # The label of a longer name has its beginning and a hash: no Job has that name.
+            whole = (str(label) for label in labels if label)
+            known |= {label for label in whole if len(label) < names.LABEL_VALUE_LIMIT}
     near = get_close_matches(name, sorted(known), n=3)
     if near:
         return f"Did you mean {' or '.join(near)}?"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
@@ -18,11 +19,14 @@ from loguru import logger
 
 from daemonset_job.kube.client.errors import (
     ConfigurationError,
+    Conflict,
     Forbidden,
+    Gone,
     Invalid,
     KubeError,
     NotFound,
     OperatorError,
+    Throttled,
     Unauthorized,
     Unavailable,
 )
@@ -33,6 +37,8 @@ from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.target import Target
 
 _MESSAGE_LIMIT = 1024
+# A refusal by a quota or by admission, which has the status of a missing right.
+_NO_RIGHT: Final = re.compile(r"(?:exceeded|failed) quota|denied (?:the )?request")
 # The cluster that kubectl chooses without options.
 _ANYWHERE: Final = Target()
 
@@ -117,12 +123,25 @@ def write(text: str) -> None:
     if sys.stdout is None:  # closed by the shell: >&-
         raise OutputError("cannot write the output: stdout is closed")
     try:
-        sys.stdout.write(text)
+        _write(sys.stdout, text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
         raise OutputError(f"cannot write the output: {error.strerror}") from error
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write a text; characters that the encoding of the stream lacks are replaced."""
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        stream.write(text.encode(stream.encoding, "replace").decode(stream.encoding))
+
+
+def is_terminal() -> bool:
+    """Return whether stdout is a terminal. One that is closed, or a variable, makes it none."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def _discard(stream: TextIO | None) -> None:
@@ -165,15 +184,8 @@ def as_cli_error(error: Exception) -> CliError:
                 "They may have expired: log in to the cluster again, then repeat the command. "
                 f"`kubectl auth whoami{CLUSTER}` shows who you are."
             )
-        case Forbidden() if error.is_namespace_ending:
-            message = error.message
-            way = "The namespace is being deleted. Use another one: -n"
         case Forbidden():
-            message = f"you may not do this: {error.message}"
-            way = (
-                "Ask an administrator for the ClusterRole view, or edit to write: daemonset-job "
-                f"adds its rights to both. `kubectl auth can-i --list{CLUSTER}` shows yours."
-            )
+            message, way = _forbidden(error)
         case NotFound():
             message, way = _not_found(error)
         case Unavailable():
@@ -183,11 +195,27 @@ def as_cli_error(error: Exception) -> CliError:
             )
         case Invalid():
             message, way = error.message, "Correct what it names, then repeat the command."
+        case Conflict() | Gone() | Throttled():
+            message, way = error.message, "This may pass: repeat the command."
         case KubeError():
             message, way = error.message, f"Look at the cluster: kubectl cluster-info{CLUSTER}"
         case _:
             message, way = str(error), ""
     return CliError(message, way, code)
+
+
+def _forbidden(error: Forbidden) -> tuple[str, str]:
+    """Return what is refused, and the way out."""
+    if error.is_namespace_ending:
+        return error.message, "The namespace is being deleted. Use another one: -n"
+    if _NO_RIGHT.search(error.message):
+        way = "No right is missing: correct what it names, or ask an administrator."
+        return error.message, way
+    way = (
+        "Ask an administrator for the ClusterRole view, or edit to write: daemonset-job "
+        f"adds its rights to both. `kubectl auth can-i --list{CLUSTER}` shows yours."
+    )
+    return f"you may not do this: {error.message}", way
 
 
 def _not_found(error: NotFound) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from daemonset_job.api.states import NodeState, Phase
-from kubectl_dsjob.edge import write
+from kubectl_dsjob.edge import is_terminal, write
 from kubectl_dsjob.rollback_view import rollback_lines
 from kubectl_dsjob.run_view import WORST_FIRST, NodeView, RunView
 from kubectl_dsjob.status_text import (
@@ -97,8 +97,12 @@ def render(
     *,
     is_ascii: bool = False,
     flags: str = "",
+    height: int | None = None,
 ) -> Group:
-    """Return the view of a run for a terminal of `width` columns; no line but commands is wider."""
+    """Return the view of a run for a terminal of `width` columns; no line but commands is wider.
+
+    With `height` it has fewer lines than that, and those that say what answers are among them.
+    """
     width = max(width, _LEAST_WIDTH)
     glyphs = _ASCII if is_ascii else _UNICODE
     head = Text(shorten(view.name, width - 12), style="bold", no_wrap=True)
@@ -115,10 +119,19 @@ def render(
     lines += [_text(line, width, "bright_red") for line in failure_lines(view.failed, width)]
     lines += [_text(line, width, "yellow") for line in set_aside_lines(view.set_aside, width)]
     lines += [_text(line, width, "yellow") for line in rollback_lines(view.rollback, width)]
-    lines += [Text(line, style="bold") for line in next_step(view, flags)]
+    steps = [Text(line, style="bold") for line in next_step(view, flags)]
+    lines = [*_cut(lines, steps, width, height), *steps]
     for line in lines if is_ascii else ():
         line.plain = line.plain.encode("ascii", "replace").decode()
     return Group(*lines)
+
+
+def _cut(lines: list[Text], steps: list[Text], width: int, height: int | None) -> list[Text]:
+    """Return the lines that leave room for the steps, which may take several lines each."""
+    if height is None:
+        return lines
+    room = height - 1 - sum(max(-(-cell_len(step.plain) // width), 1) for step in steps)
+    return lines if len(lines) <= room else [*lines[: max(room - 1, 1)], Text("…")]
 
 
 def _text(text: str, width: int, style: str = "") -> Text:
@@ -220,7 +233,13 @@ class LiveShow:
         """Show the run as it is now."""
         console = self._live.console
         shown = render(
-            view, console.width, datetime.now(UTC), is_ascii=is_ascii(console), flags=self._flags
+            view,
+            console.width,
+            datetime.now(UTC),
+            is_ascii=is_ascii(console),
+            flags=self._flags,
+            # What is shown at the end stays, in its whole length.
+            height=None if view.is_ended else console.height,
         )
         self._live.update(shown, refresh=True)
 
@@ -232,7 +251,8 @@ def shown_live(flags: str = "") -> Iterator[Callable[[RunView], None]]:
     `flags` are the options of the commands that it proposes.
     """
     console = Console(file=sys.stdout)
-    if not console.is_terminal:
+    # FORCE_COLOR makes rich take a file for a terminal. One that is dumb shows no live view.
+    if not is_terminal() or console.is_dumb_terminal:
         yield lines_to(write)
         return
     with Live(console=console, auto_refresh=False, transient=False) as live:

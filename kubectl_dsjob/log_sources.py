@@ -20,6 +20,7 @@ from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.paging import list_objects
+from kubectl_dsjob.proposals import at_job
 from kubectl_dsjob.run_view import NAME_LIMIT, RunView
 
 
@@ -101,7 +102,7 @@ def choose_sources(view: RunView, pods: Mapping[str, Pod], wish: LogWish) -> lis
     by_name = {node.name: node for node in view.nodes}
     nodes = sorted({*by_name, *(_clean(name) for name in pods)})
     pods = {_clean(name): pod for name, pod in pods.items()}
-    chosen = choose_nodes(nodes, wish.nodes)
+    chosen = choose_nodes(nodes, wish.nodes, at_job(view.name, view.namespace))
     found = []
     for name in chosen:
         node = by_name.get(name)
@@ -120,10 +121,10 @@ def choose_sources(view: RunView, pods: Mapping[str, Pod], wish: LogWish) -> lis
     return found
 
 
-def choose_nodes(nodes: Sequence[str], patterns: Sequence[str]) -> list[str]:
+def choose_nodes(nodes: Sequence[str], patterns: Sequence[str], run: str) -> list[str]:
     """Return the nodes that match a pattern such as `rack1-*`, all if there is none.
 
-    CliError if a pattern matches none.
+    CliError if a pattern matches none; its way out names `run`, the arguments of a command.
     """
     if not patterns:
         return list(nodes)
@@ -132,7 +133,8 @@ def choose_nodes(nodes: Sequence[str], patterns: Sequence[str]) -> list[str]:
         matching = {name for name in nodes if fnmatchcase(name, pattern)}
         if not matching:
             near = get_close_matches(pattern, nodes, n=3)
-            way = f"Did you mean {' or '.join(near)}?" if near else "See them: kubectl dsjob report"
+            see = f"See them: kubectl dsjob report {run}"
+            way = f"Did you mean {' or '.join(near)}?" if near else see
             raise CliError(f"no node of this run matches {pattern!r}", way, ExitCode.USAGE)
         chosen |= matching
     return sorted(chosen)

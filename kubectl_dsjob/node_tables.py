@@ -15,11 +15,21 @@ from kubectl_dsjob.run_view import NodeView, RunView
 from kubectl_dsjob.tables import age, csv_text, duration, table
 
 
-def format_rows(header: Sequence[str], rows: Sequence[Sequence[str]], output: Output) -> str:
-    """Return rows as a table, as CSV, or as a list of objects."""
+def format_rows(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    output: Output,
+    *,
+    keys: Sequence[str] | None = None,
+) -> str:
+    """Return rows as a table, as CSV, or as a list of objects with these keys.
+
+    Without `keys` they are those of the header, in small letters.
+    """
     if output in (Output.TABLE, Output.WIDE):
         return table(header, rows)
-    keys = [name.lower() for name in header]
+    if keys is None:
+        keys = [name.lower() for name in header]
     if output == Output.CSV:
         return csv_text(keys, rows)
     return format_objects([dict(zip(keys, row, strict=True)) for row in rows], output)
@@ -66,8 +76,11 @@ def _wide_row(node: NodeView) -> list[str]:
 def result_rows(view: RunView) -> tuple[list[str], list[list[str]]]:
     """Return the results of a run: a row for each node, a column for each name.
 
-    While some are of an earlier revision, each row has its own.
+    While some are of an earlier revision, each row has its own. A result that has the name of
+    another column is `result NAME`: objects with a key for each column have both.
     """
+    is_numbered = any(node.revision for node in view.nodes)
+    own = {"node", "revision"} if is_numbered else {"node"}
     names = sorted({name for node in view.nodes for name in node.results})
     has_revisions = bool(older_results(view))
     rows = [
@@ -78,7 +91,8 @@ def result_rows(view: RunView) -> tuple[list[str], list[list[str]]]:
         ]
         for node in view.nodes
     ]
-    return ["node", *(["revision"] if has_revisions else []), *names], rows
+    shown = [f"result {name}" if name in own else name for name in names]
+    return ["node", *(["revision"] if has_revisions else []), *shown], rows
 
 
 def older_results(view: RunView) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Gone, Throttled, Unavailable
 from daemonset_job.kube.client.messages import clean_text
@@ -27,6 +28,20 @@ class PatientReader:
         self._client = client
         self._failing_since: float | None = None
         self._missing_since: float | None = None
+
+    async def read_first(self, namespace: str, name: str, uid: str) -> RunView:
+        """Return the run of a Job that was just written; CliError if it does not exist any more.
+
+        A server that does not answer is asked again by `read`.
+        """
+        try:
+            found = await read_run(self._client, namespace, name, uid)
+        except (Unavailable, Throttled, Gone):
+            return RunView(namespace, name, uid, True, None, False, NodeTotals())
+        if found is None:
+            # An earlier run of that name says nothing of this one.
+            raise missing_run(name, namespace)
+        return found
 
     async def read(self, view: RunView) -> RunView:
         """Return the run as it is now, or `view` if that cannot be read at the moment.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,15 +20,14 @@ from kubectl_dsjob.cluster import (
     need_run,
     read_history,
     read_rollback,
-    read_run,
 )
-from kubectl_dsjob.edge import Answer
+from kubectl_dsjob.edge import Answer, is_terminal
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.html_page import html_page
 from kubectl_dsjob.node_tables import format_rows
 from kubectl_dsjob.outputs import Output
-from kubectl_dsjob.patience import PatientReader, missing_run
+from kubectl_dsjob.patience import PatientReader
 from kubectl_dsjob.run_view import RunView, view_run
 from kubectl_dsjob.status_text import next_step, status_screen
 from kubectl_dsjob.target import Target
@@ -39,6 +38,8 @@ SLOW_POLL_SECONDS = 5.0
 _MANY_NODES = 500
 # Another program reads the lines: they are not cut for a screen.
 _PLAIN_WIDTH = 4096
+# What a read may take that begins before the end of the timeout, or is the first one.
+READ_SECONDS = 5.0
 # Bytes of node names in a sentence.
 _NAMES_LIMIT = 200
 
@@ -84,7 +85,7 @@ async def list_runs(
 async def status(target: Target, name: str) -> Answer:
     """Return the screen of a run; on a terminal it has a bar, and the nodes in colours."""
     view = await _read(target, name)
-    if sys.stdout.isatty():
+    if is_terminal():
         # It needs rich, which plain lines do not.
         from kubectl_dsjob.live_view import screen  # noqa: PLC0415
 
@@ -118,7 +119,8 @@ async def results(target: Target, name: str, output: Output) -> Answer:
         words.append(_of_nodes(older, f"are of an earlier revision than {view.revision}"))
     if outdated := node_tables.outdated_results(view):
         words.append(_of_nodes(outdated, "are older than the newest rerun request"))
-    return Answer(format_rows(header, rows, output), "\n".join(words))
+    # The name of a result stays as the task has written it: `Kernel` and `kernel` are two.
+    return Answer(format_rows(header, rows, output, keys=header), "\n".join(words))
 
 
 def _of_nodes(names: list[str], what: str) -> str:
@@ -164,14 +166,17 @@ async def follow(
     namespace = target.find_namespace()
     deadline = None if limit_seconds is None else time.monotonic() + limit_seconds
     async with await target.connect() as client:
-        if not uid:
-            view = await need_run(client, namespace, name)
-        elif (found := await read_run(client, namespace, name, uid)) is not None:
-            view = found
-        else:
-            # An earlier run of that name says nothing of this one.
-            raise missing_run(name, namespace)
         reader = PatientReader(client)
+        try:
+            async with _until(deadline):
+                view = await (
+                    reader.read_first(namespace, name, uid)
+                    if uid
+                    else need_run(client, namespace, name)
+                )
+        except TimeoutError:
+            words = f"the API server has not said within {limit_seconds:g} seconds how {name} is"
+            return Answer(words=words, code=ExitCode.TIMEOUT)
         while True:
             show(view)
             if end.is_over(view):
@@ -188,7 +193,16 @@ async def follow(
             is_large = view.totals.desired > _MANY_NODES
             pause = SLOW_POLL_SECONDS if is_large else POLL_SECONDS
             await asyncio.sleep(min(pause, left) if deadline is not None else pause)
-            view = await reader.read(view)
+            with suppress(TimeoutError):
+                async with _until(deadline):
+                    view = await reader.read(view)
+
+
+def _until(deadline: float | None) -> asyncio.Timeout:
+    """Return the bound of a read: that of the command, and some seconds at least."""
+    if deadline is None:
+        return asyncio.timeout(None)
+    return asyncio.timeout(max(deadline - time.monotonic(), READ_SECONDS))
 
 
 def _last_words(view: RunView, target: Target, end: End) -> list[str]:

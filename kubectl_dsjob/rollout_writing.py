@@ -10,6 +10,7 @@ from typing import Any
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
 from daemonset_job.api.rollout_requests import ABORT_LIMIT, PROMOTE_ALL
+from daemonset_job.api.states import ConditionType
 from kubectl_dsjob.edge import Answer
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
@@ -61,7 +62,18 @@ def abort_patch_for(job: Job, reason: str) -> dict[str, Any]:
     if job.is_aborted:
         way = f"See how it ended: {_status_command(job)}"
         raise CliError(f"{job.name} has been ended already", way, ExitCode.USAGE)
+    _check_success(job)
     return _annotation(names.ANNOTATION_ABORT, reason)
+
+
+def _check_success(job: Job) -> None:
+    """Raise CliError if a run has succeeded: no request takes that back, nor is there more to do.
+
+    One of policy Continuous has no end.
+    """
+    if not job.spec.is_continuous and job.is_true(ConditionType.COMPLETE):
+        way = f"See how it ended: {_status_command(job)}"
+        raise CliError(f"{job.name} has succeeded, and stays so", way)
 
 
 def check_reason(reason: str, what: str) -> None:
@@ -77,6 +89,7 @@ def check_reason(reason: str, what: str) -> None:
 def _check_rollout(job: Job) -> None:
     """Raise CliError if a Job has no rollout that could go on."""
     check_going_on(job)
+    _check_success(job)
     if job.spec.rollout is None or not job.spec.rollout.steps:
         way = f"See what it does: {_status_command(job)}"
         raise CliError(

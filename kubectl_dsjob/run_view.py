@@ -18,7 +18,7 @@ from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.reasons import SuspendedReason
 from daemonset_job.api.report import JobReport, merge_evidence, merge_records
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
-from daemonset_job.api.rollback import can_roll_back
+from daemonset_job.api.rollback import can_roll_back, has_open_rollback
 from daemonset_job.api.rollout_progress import RolloutProgress
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import format_time
@@ -170,10 +170,9 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         uid=job.uid,
         exists=True,
         phase=job.status.phase,
-        # The controller has not seen a newer retry request yet: the run goes on.
         is_ended=job.status.phase in (Phase.SUCCEEDED, Phase.FAILED)
-        and job.status.observed_retry == job.retry_request
-        and (rollback is None or rollback.is_ended),
+        and not _is_due_again(job)
+        and _has_ended_rollback(job, rollback),
         totals=_clean_totals(job.status.nodes),
         report=_name(first.name if first is not None else job.status.report),
         reason=_text(shown.reason) if shown else "",
@@ -202,6 +201,22 @@ def _find_pause(job: Job) -> Condition | None:
     if found is None or not found.status or job.status.phase != Phase.PAUSED:
         return None
     return found
+
+
+def _is_due_again(job: Job) -> bool:
+    """Return whether a run that has ended goes on: the controller has not seen a request yet."""
+    if job.status.observed_retry != job.retry_request:
+        return True
+    if not job.spec.is_continuous or job.status.phase != Phase.SUCCEEDED:
+        return False
+    return job.status.observed_generation != job.generation or job.has_open_request
+
+
+def _has_ended_rollback(job: Job, rollback: RollbackView | None) -> bool:
+    """Return whether no rollback is at work, or requested and not seen by the controller yet."""
+    if rollback is None or not rollback.is_possible:
+        return not has_open_rollback(job)
+    return rollback.is_ended
 
 
 def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:
@@ -253,7 +268,7 @@ def view_nodes(reports: Sequence[JobReport]) -> tuple[NodeView, ...]:
                 last_lines=tuple(map(_text, _find_last_lines(record, found))),
                 is_set_aside=record is not None and _is_set_aside(record),
                 revision=_name(found.revision) if found else "",
-                is_due_again=_is_due_again(record, found),
+                is_due_again=_is_node_due_again(record, found),
             )
         )
     return tuple(nodes)
@@ -269,7 +284,7 @@ def _find_last_lines(record: NodeRecord | None, found: Evidence | None) -> tuple
     return found.last_lines
 
 
-def _is_due_again(record: NodeRecord | None, found: Evidence | None) -> bool:
+def _is_node_due_again(record: NodeRecord | None, found: Evidence | None) -> bool:
     """Return whether evidence no longer counts, because the node is to run the task again."""
     if record is None or found is None or record.state == NodeState.COMPLETED:
         return False

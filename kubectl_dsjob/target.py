@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import yaml
@@ -60,7 +61,7 @@ class Target:
     def flags(self) -> str:
         """Return the options as text, to repeat them in a command that is proposed."""
         named = {"--context": self.context, "-n": self.namespace, "--kubeconfig": self.kubeconfig}
-        return "".join(f" {option} {text}" for option, text in named.items() if text)
+        return "".join(f" {option} {quote(text)}" for option, text in named.items() if text)
 
 
 def namespace_of(files: Sequence[Mapping[str, Any]], context: str = "") -> str:

@@ -10,6 +10,7 @@ from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from kubectl_dsjob import patience, reading, writing
 from kubectl_dsjob.edge import as_cli_error
 from kubectl_dsjob.errors import CliError
+from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.target import Target
 
@@ -52,6 +53,21 @@ async def test_each_refusal_has_a_sentence(server, target, status, words):
     error = await failure(reading.status(target, "sweep"))
     assert words in error.message
     assert error.way_out
+
+
+async def test_a_quota_is_not_said_to_be_a_missing_right(server, target):
+    words = 'jobs "sweep" is forbidden: exceeded quota: few, limited: count/jobs=1'
+    server.fail_next("GET", "/jobs", 403, message=words, times=9)
+    error = await failure(reading.status(target, "sweep"))
+    assert error.message == words
+    assert "ClusterRole" not in error.way_out
+
+
+@pytest.mark.parametrize("status", [409, 410, 429])
+async def test_what_may_pass_is_said_to(server, target, status):
+    server.fail_next("GET", "/jobs", status, times=9)
+    error = await failure(reading.status(target, "sweep"))
+    assert "repeat the command" in error.way_out
 
 
 @pytest.fixture
@@ -110,3 +126,56 @@ async def test_wait_gives_up_when_the_server_stays_away(server, target, running,
     server.fail_next("GET", "/jobs/sweep", 503, times=1000)
     with pytest.raises(Unavailable):
         await command
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_wait_ends_after_its_timeout_also_when_the_server_hangs(
+    server, target, running, monkeypatch, is_first
+):
+    monkeypatch.setattr(reading, "READ_SECONDS", 0.3)
+    shown = asyncio.Event()
+    if is_first:
+        server.delay_next("GET", "/jobs/sweep", 3600, times=9)
+    command = asyncio.create_task(reading.follow(target, "sweep", 0.5, lambda _view: shown.set()))
+    if not is_first:
+        await shown.wait()
+        server.delay_next("GET", "/jobs/sweep", 3600, times=9)
+    async with asyncio.timeout(5):
+        assert (await command).code == ExitCode.TIMEOUT
+
+
+async def test_run_follows_its_job_when_the_server_goes_away_right_after_its_creation(
+    server, target, running, capsys
+):
+    server.fail_next("GET", "/jobs/sweep", 503, times=4)
+    running()
+    answer = await reading.follow(target, "sweep", 30, lambda _view: None, "u")
+    assert answer.code == 0
+
+
+async def test_resume_says_what_else_a_run_waits_for(server, target):
+    paused = {
+        "type": "Suspended",
+        "status": "True",
+        "reason": "MaxFailedNodesExceeded",
+        "message": "2 nodes failed: retry it",
+    }
+    job = {"metadata": {"name": "sweep", "uid": "u"}, "spec": {"image": "i"}}
+    server.put(JOBS, {**job, "status": {"phase": "Paused", "conditions": [paused]}})
+    error = await failure(writing.suspend(target, "sweep", is_suspended=False))
+    assert error.code == 1
+    assert "2 nodes failed: retry it" in error.message
+    server.patch(JOBS, "sweep", {"spec": {"suspend": True}})
+    assert (await writing.suspend(target, "sweep", is_suspended=False)).code == 0
+
+
+async def test_a_name_that_no_job_has_is_not_proposed(server, target):
+    """The label of a long name is its beginning and a hash."""
+    long = "sweep-" + "a" * 80
+    body = {
+        "metadata": {"name": "sweep-1", "labels": {names.LABEL_JOB: names.job_label(long)}},
+        "spec": {"job": {"name": long, "uid": "u"}},
+    }
+    server.put(JOB_REPORTS, body)
+    error = await failure(reading.status(target, long[:60]))
+    assert "Did you mean" not in error.way_out

@@ -1,6 +1,7 @@
 """The edge of the plugin: what is printed where, and how a command ends."""
 
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -140,3 +141,55 @@ def test_a_command_whose_words_nobody_reads_keeps_its_exit_code(where):
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 4, done
     assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_the_options_of_a_proposed_command_can_be_copied_to_a_shell():
+    target = Target("my context", "team", "/home/a b/k; id")
+    assert target.flags() == " --context 'my context' -n team --kubeconfig '/home/a b/k; id'"
+
+
+PRINT = """
+import sys, typer
+from kubectl_dsjob import edge
+async def verb():
+    return edge.Answer(sys.argv[1])
+edge.run(verb)
+"""
+
+
+def test_a_stdout_of_another_encoding_gets_what_it_can_show():
+    done = subprocess.run(
+        [sys.executable, "-c", PRINT, "caf\u00e9 \u2717"],
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "latin-1"},
+        check=False,
+    )
+    assert done.stdout == b"caf\xe9 ?\n", done.stderr
+
+
+LIVE = """
+import os
+from kubectl_dsjob.live_view import shown_live
+from tests.unit.cli.views import run
+with shown_live() as show:
+    show(run())
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("is_dumb", [False, True])
+def test_a_live_view_is_only_for_a_terminal_that_can_show_it(is_dumb):
+    """FORCE_COLOR, which CI systems set, makes no terminal of a file. A dumb one gets lines."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "FORCE_COLOR": "1", "TERM": "xterm"}
+    ours, theirs = os.pipe()
+    if is_dumb:
+        del env["FORCE_COLOR"]
+        env["TERM"] = "dumb"
+        ours, theirs = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", LIVE], stdout=theirs, env=env) as process:
+        assert process.wait(30) == 0
+    shown = os.read(ours, 65536)
+    os.close(ours)
+    os.close(theirs)
+    assert shown.startswith(b"sweep: Failed, 1 of 5 nodes completed")
+    assert b"\x1b" not in shown

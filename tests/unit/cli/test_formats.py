@@ -1,5 +1,6 @@
 """Pure formatting: what is printed of a run, by golden files and at the bounds."""
 
+import json
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -414,3 +415,31 @@ def test_a_long_reason_is_wrapped_and_its_end_is_shown():
     lines = status_screen(run(text="word " * 40 + "end"), NOW, width=80).splitlines()
     assert lines[4].endswith("end")
     assert len(status_screen(run(0, "x " * 512), NOW, width=40).splitlines()) <= 10
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"generation": 2},
+        {"annotations": {"daemonset.darkowlzz.space/rerun": "all 7"}},
+    ],
+)
+def test_a_continuous_job_has_not_ended_before_the_controller_has_seen_what_was_asked(asked):
+    def view(**meta):
+        body = {
+            "metadata": {"name": "sweep", "namespace": "cli", "uid": "u", "generation": 1, **meta},
+            "spec": {"image": "i", "completion": {"policy": "Continuous"}},
+            "status": {"phase": "Succeeded", "observedGeneration": 1},
+        }
+        return view_run(parse_job(body), ())
+
+    assert view().is_ended
+    assert not view(**asked).is_ended
+
+
+def test_a_result_has_its_own_key_whatever_its_name_is():
+    results = {"Kernel": "a", "kernel": "b", "node": "c"}
+    found = {"nodeUID": "u", "completedAt": "2026-01-01T11:59:00Z", "results": results}
+    header, rows = result_rows(view_of({"uid": "u", "state": "Completed"}, found))
+    (row,) = json.loads(format_rows(header, rows, Output.JSON, keys=header))
+    assert row == {"node": "a", "Kernel": "a", "kernel": "b", "result node": "c"}

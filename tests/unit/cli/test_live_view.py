@@ -1,6 +1,7 @@
 """The live view, rendered at several widths, and in a pseudo-terminal."""
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -145,3 +146,16 @@ def test_a_terminal_shows_it(width, colour):
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
     assert "nodes a cell" in plain
     assert all(cell_len(line) <= width for line in re.split(r"[\r\n]+", plain))
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_low_terminal_shows_the_command_that_answers(width):
+    """What a terminal has no room for is left out above it, not below."""
+    nodes = tuple(replace(node, last_lines=(node.name,)) for node in real_run(5000).nodes)
+    words = "approve it: `kubectl dsjob approve grow-disk -n storage`"
+    view = replace(real_run(5000), nodes=nodes, waits_for=words, is_ended=False)
+    console = Console(width=width, file=io.StringIO())
+    console.print(render(view, width, NOW, height=24))
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) < 24
+    assert "approve grow-disk" in " ".join(lines[-2:])

@@ -128,13 +128,13 @@ def test_a_line_begins_with_its_node():
 
 def test_nodes_are_chosen_by_name_or_pattern():
     nodes = ["rack1-a", "rack1-b", "rack2-a"]
-    assert choose_nodes(nodes, ()) == nodes
-    assert choose_nodes(nodes, ("rack1-*", "rack1-a")) == ["rack1-a", "rack1-b"]
+    assert choose_nodes(nodes, (), "") == nodes
+    assert choose_nodes(nodes, ("rack1-*", "rack1-a"), "") == ["rack1-a", "rack1-b"]
 
 
 def test_an_unknown_node_is_answered_with_near_names():
     with pytest.raises(CliError) as caught:
-        choose_nodes(["rack1-a", "rack1-b"], ("rack1-c",))
+        choose_nodes(["rack1-a", "rack1-b"], ("rack1-c",), "sweep -n cli")
     assert "rack1-a" in caught.value.way_out
     assert caught.value.code == 2
 

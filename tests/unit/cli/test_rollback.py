@@ -143,6 +143,14 @@ def test_a_report_without_the_condition_says_it_by_its_numbers(rollback, reason)
     assert view_run(None, [report(rollback)]).rollback.reason == reason
 
 
+def test_a_run_whose_rollback_is_requested_has_not_ended():
+    """`wait` after `rollback` does not end before the controller has seen the request."""
+    asked = {"daemonset.darkowlzz.space/rollback": "why"}
+    assert view_run(job(), ()).is_ended
+    assert not view_run(job(annotations=asked), ()).is_ended
+    assert view_run(job(annotations=asked, spec={"image": "i"}), ()).is_ended
+
+
 def test_the_command_that_answers_is_about_the_job_of_the_rollback():
     waits = view_run(job(GOING, [condition("False", "RollingBack")]), ())
     assert next_step(waits)[1] == "  kubectl dsjob status sweep-rollback -n cli --watch"
@@ -150,6 +158,24 @@ def test_the_command_that_answers_is_about_the_job_of_the_rollback():
     assert next_step(failed)[1:] == [
         "  kubectl dsjob logs sweep-rollback -n cli --failed",
         "  kubectl dsjob retry --failed sweep-rollback -n cli",
+    ]
+
+
+def test_the_command_is_about_the_job_that_the_rollback_names():
+    """An earlier Job fails when its node is back, while a later one is at work."""
+    jobs = {**GOING, "jobs": ["sweep-rollback", "sweep-rollback-2"]}
+    words = "Job sweep-rollback failed: n1 exit 2: Job sweep-rollback-2 is bad"
+    failed = {**condition("False", "RollbackFailed"), "message": words}
+    step = next_step(view_run(job(jobs, [failed]), ()))
+    assert step[2] == "  kubectl dsjob retry --failed sweep-rollback -n cli"
+
+
+def test_no_retry_is_advised_once_the_job_of_the_rollback_is_aborted_or_deleted():
+    view = view_run(job({**GOING, **ENDED}, [condition("False", "RollbackCancelled")]), ())
+    assert view.is_ended
+    assert next_step(view) == [
+        "waits for you: no retry revives the rollback, see which nodes it has not reached",
+        "  kubectl dsjob report sweep -n cli",
     ]
 
 

@@ -34,3 +34,17 @@ def test_a_run_that_is_aborted_is_not_paused():
     # A run that has failed can be suspended to be corrected.
     assert pause_patch_for(failed("CheckFailed")) == {"spec": {"suspend": True}}
     assert resume_patch_for(failed("CheckFailed")) == {"spec": {"suspend": False}}
+
+
+def test_a_run_that_has_succeeded_is_not_said_to_be_aborted():
+    def succeeded(policy):
+        condition = {"type": "Complete", "status": "True", "reason": "AllNodesCompleted"}
+        meta = {"name": "sweep", "namespace": "cli", "uid": "u"}
+        spec = {"image": "i", "completion": {"policy": policy}}
+        status = {"phase": "Succeeded", "conditions": [condition]}
+        return parse_job({"metadata": meta, "spec": spec, "status": status})
+
+    with pytest.raises(CliError, match="sweep has succeeded, and stays so") as caught:
+        abort_patch_for(succeeded("Once"), "late")
+    assert caught.value.code == 1
+    assert abort_patch_for(succeeded("Continuous"), "why")
