@@ -202,6 +202,23 @@ def test_the_time_of_a_script_is_not_over_before_it_has_begun():
     assert found.phase == "Succeeded"
 
 
+def test_a_stop_of_all_jobs_takes_no_time_of_a_script():
+    """The Job of the script is stopped, too. It was deleted, and a person was asked."""
+    found = world()
+    found.cluster.job = replace(found.cluster.job, stop_message="all Jobs are stopped")
+    words = Condition(ConditionType.SUSPENDED, True, "ClusterStopped", "all Jobs are stopped")
+    found.show_owned(CHECK, words)
+    found.step(2)
+    found.now += timedelta(hours=1)
+    found.step(2)
+    assert asked(found)[1] == "ClusterStopped"
+    found.cluster.job = replace(found.cluster.job, stop_message="")
+    found.step(30)
+    assert (found.created, progress(found).script_check_inconclusive) == ([CHECK], "")
+    found.step(40)
+    assert asked(found)[1] == "CheckInconclusive"
+
+
 def test_a_job_that_cannot_be_created_is_inconclusive_once_the_time_is_over():
     found = PartsWorld(*NODES, rollout=one())
     found.extra = {"refusals": {RefusedWrite.OWNED_JOB_NAME: "exists"}}
