@@ -24,6 +24,7 @@ PROGRESS_SHAPE: Final = fields(
     imagePullFailure=STRING,
     scriptCheckedUpTo=STRING,
     scriptCheckInconclusive=STRING,
+    checkPassed=STRING,
     plan=list_of(BATCH_SHAPE),
 )
 
@@ -58,7 +59,8 @@ class RolloutProgress:
     `images_pulled`: the nodes have the images, as far as `spec.failurePolicy` asks for. If they
     cannot be pulled, `image_pull_failure` says why, "" if that is not known. The script of the
     step's check has passed on the nodes up to `script_checked_up_to`, by name. Why its result is
-    not known is in `script_check_inconclusive`.
+    not known is in `script_check_inconclusive`. `check_passed` is a hash of the check that has
+    passed in a step that waits for its approval, "" for none.
     """
 
     step: int = 1
@@ -74,6 +76,7 @@ class RolloutProgress:
     image_pull_failure: str = ""
     script_checked_up_to: str = ""
     script_check_inconclusive: str = ""
+    check_passed: str = ""
 
     @property
     def is_in_rest(self) -> bool:
@@ -93,6 +96,7 @@ class RolloutProgress:
             "imagePullFailure": self.image_pull_failure,
             "scriptCheckedUpTo": self.script_checked_up_to,
             "scriptCheckInconclusive": self.script_check_inconclusive,
+            "checkPassed": self.check_passed,
             "plan": [batch.to_raw() for batch in self.plan],
         }
         kept = {key: value for key, value in raw.items() if value}
@@ -116,6 +120,7 @@ def parse_rollout_progress(raw: Mapping[str, Any] | None) -> RolloutProgress | N
         image_pull_failure=raw.get("imagePullFailure") or "",
         script_checked_up_to=raw.get("scriptCheckedUpTo") or "",
         script_check_inconclusive=raw.get("scriptCheckInconclusive") or "",
+        check_passed=raw.get("checkPassed") or "",
         plan=tuple(
             PlannedBatch(
                 each.get("step") or 0, each.get("count") or 0, tuple(each.get("nodes") or ())

@@ -7,12 +7,14 @@ function that returns a `CheckResult`, and `judge` makes one of all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum, auto
 
 from daemonset_job.api.fold_names import fold
+from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.node import Node
 from daemonset_job.api.rollout import Check
+from daemonset_job.api.rollout_progress import RolloutProgress
 from job_controller.core.state.observed_pods import PodObservation, PodsOnNode
 from job_controller.core.text.sanitize import single_line
 
@@ -37,6 +39,16 @@ class CheckResult:
 
 
 PASSED = CheckResult(CheckState.PASS)
+
+
+def check_hash(check: Check) -> str:
+    """Return a hash of a check, "" for one with nothing to check."""
+    return "" if check.is_empty else json_hash(asdict(check))
+
+
+def has_passed(check: Check, progress: RolloutProgress) -> bool:
+    """Return whether it is on record that this check has passed, and not another one before it."""
+    return bool(progress.check_passed) and progress.check_passed == check_hash(check)
 
 
 def judge(

@@ -68,7 +68,7 @@ def find_members(
     records = merge_records(snapshot)
     had_turn = frozenset(
         name
-        for name in places.turned.keys() | counts.set_aside
+        for name in places.turned.keys() | counts.set_aside | _completed_now(snapshot, counts)
         if name in records and records[name].step == number
     )
     kept = find_kept(snapshot, counts)
@@ -166,6 +166,19 @@ def _completed_earlier(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
         name
         for name in counts.completed_unselected | counts.completed_without_pod
         if (record := records.get(name)) is not None and record.revision != revision
+    }
+
+
+def _completed_now(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
+    """Return the nodes that have completed what the Job runs now.
+
+    One that was set aside after its task had ended has given its turn back.
+    """
+    records, revision = merge_records(snapshot), snapshot.job.revision
+    return {
+        name
+        for name in counts.names(NodeState.COMPLETED)
+        if (record := records.get(name)) is not None and record.revision == revision
     }
 
 

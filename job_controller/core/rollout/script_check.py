@@ -143,20 +143,21 @@ def _judge(
         case OwnedOutcome.FAILED:
             assert run is not None
             return _judge_failure(snapshot, found, run, now)
-    began = _begun(run) if run is not None else progress.soak_started_at
-    late_at = add_seconds(began or now, check.timeout_seconds)
+    late_at = add_seconds(_counts_from(snapshot.job, progress, run, now), check.timeout_seconds)
     if snapshot.job.is_suspended and run is None:
         words = "its script does not run while the Job is suspended"
         return replace(found, result=CheckResult(CheckState.NOT_YET, words))
     refusal = describe_refusal(snapshot)
-    if now >= late_at and (run is not None or refusal):
+    is_late = now >= late_at and not snapshot.job.is_suspended
+    if is_late and (run is not None or refusal):
         return _inconclusive(found, _describe_open(run, check.timeout_seconds, refusal))
     where = fold(due, limit=_NAMES_LIMIT)
     words = f"its script runs on {where}: {_progress(run)}"
     if run is None and refusal:
         words = f"its script does not run on {where}: {refusal}"
     open_ = CheckResult(CheckState.NOT_YET, single_line(words, _WORDS_LIMIT))
-    return replace(found, result=open_, wake_at=late_at if run is not None else None)
+    counts_now = run is not None and not snapshot.job.is_suspended
+    return replace(found, result=open_, wake_at=late_at if counts_now else None)
 
 
 def _inconclusive(found: ScriptCheck, words: str) -> ScriptCheck:
@@ -203,5 +204,16 @@ def _progress(run: Job | None) -> str:
     return condition.message if condition is not None else "it is about to start"
 
 
-def _begun(run: Job) -> datetime | None:
-    return run.status.start_time or run.created_at
+def _counts_from(job: Job, progress: RolloutProgress, run: Job | None, now: datetime) -> datetime:
+    """Return since when the time of the script counts.
+
+    It begins again after a suspension of the run. A stop of all Jobs stops that of the script, too.
+    """
+    began = progress.soak_started_at
+    if run is not None:
+        began = run.status.start_time or run.created_at
+    suspended = job.condition(ConditionType.SUSPENDED)
+    if suspended is not None:
+        moved = now if suspended.status else suspended.last_transition_time
+        began = max(began or now, moved or now)
+    return began or now

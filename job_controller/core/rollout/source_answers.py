@@ -9,7 +9,7 @@ from typing import Final
 from daemonset_job.api.job import Job
 from daemonset_job.api.rollout import Check
 from daemonset_job.api.times import add_seconds
-from job_controller.core.rollout.checks import PASSED, CheckResult, CheckState
+from job_controller.core.rollout.checks import PASSED, CheckResult, CheckState, has_passed
 from job_controller.core.rollout.members import present_step
 from job_controller.core.sources import AnswerState, SourceAnswer, SourceQuery
 
@@ -43,6 +43,8 @@ def due_queries(job: Job, now: datetime) -> tuple[SourceQuery, ...]:
         return ()
     step = present_step(rollout, progress.step)
     if step is None or progress.revision != job.revision or progress.check_failure:
+        return ()
+    if has_passed(step.check, progress):
         return ()
     if now < add_seconds(progress.soak_started_at, step.soak_seconds) and not progress.is_promoted:
         return ()

@@ -21,7 +21,15 @@ from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import add_seconds, format_time, whole_seconds
 from job_controller.core.desired.part import Part
 from job_controller.core.plan import PodQuery, RefusedWrite
-from job_controller.core.rollout.checks import CheckResult, CheckState, combine, judge
+from job_controller.core.rollout.checks import (
+    PASSED,
+    CheckResult,
+    CheckState,
+    check_hash,
+    combine,
+    has_passed,
+    judge,
+)
 from job_controller.core.rollout.image_pull import advance_pull
 from job_controller.core.rollout.members import StepMembers, find_members, present_step
 from job_controller.core.rollout.places import Places
@@ -222,6 +230,7 @@ def _with_unfinished_step(progress: RolloutProgress) -> RolloutProgress:
         check_failure="",
         script_checked_up_to="",
         script_check_inconclusive="",
+        check_passed="",
     )
 
 
@@ -316,6 +325,8 @@ def _judge_step(snapshot: Snapshot, end: _Finish, completed: set[str], now: date
         if end.members.left:
             words = f"its nodes have left: {fold(end.members.left, limit=_NAMES_LIMIT)}"
         return _Verdict(CheckResult(CheckState.INCONCLUSIVE, words), progress)
+    if has_passed(step.check, progress):
+        return _Verdict(PASSED, progress)
     assert progress.soak_started_at is not None
     limit = step.soak_seconds + step.check.timeout_seconds
     is_late = now >= add_seconds(progress.soak_started_at, limit)
@@ -359,7 +370,9 @@ def _decide(job: Job, end: _Finish, verdict: _Verdict, now: datetime) -> Advance
             asked = replace(progress, waits_for=words)
             later = now + timedelta(seconds=POLL_SECONDS)
             return Advance(asked, SuspendedReason.CHECK_INCONCLUSIVE, words, later, query)
-    return _ask_approval(job, end)
+    # While a person is asked, it is not checked again: what happens then is not of the check.
+    passed = replace(progress, check_passed=check_hash(end.step.check))
+    return _ask_approval(job, replace(end, progress=passed))
 
 
 def _fail_check(progress: RolloutProgress) -> Advance:

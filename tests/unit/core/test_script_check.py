@@ -22,7 +22,7 @@ from job_controller.core.plan import RefusedWrite
 from job_controller.core.rollout import script_check
 from job_controller.core.settings import Settings
 from tests.mutation.schema import part, problems
-from tests.unit.builders import make_job
+from tests.unit.builders import make_job, make_node
 from tests.unit.core.rollout_parts import PartsWorld
 from tests.unit.core.rollouts import steps
 from tests.unit.core.runs import spec
@@ -141,6 +141,27 @@ def test_an_unreachable_node_leaves_the_decision_to_a_person():
     assert found.phase == "Succeeded"
 
 
+@pytest.mark.parametrize("is_asked_already", [True, False])
+def test_a_node_that_was_set_aside_and_is_back_completed_is_checked_too(is_asked_already):
+    """Its task had ended while the node was away. It has given its turn back, but not its step."""
+    policy = FailurePolicy(max_failed_nodes=1, unreachable_seconds=0)
+    found = PartsWorld(*NODES, rollout=one(nodes=2), failure_policy=policy)
+    found.step(6)
+    found.lose("a")
+    found.step(3)
+    found.complete("b")
+    if is_asked_already:
+        found.step(6)
+        assert found.owned[CHECK].spec.nodes.include == ("b",)
+    found.cluster.nodes["a"] = make_node("a")
+    found.complete("a")
+    found.step(6)
+    assert found.owned[CHECK].spec.nodes.include == ("a", "b")
+    found.end_owned(CHECK, completed=2)
+    found.step(4)
+    assert found.started == ["a", "b", "c"]
+
+
 def test_a_node_on_which_the_script_did_not_run_is_no_pass():
     found = world(rollout=one(nodes=2))
     found.end_owned(CHECK, desired=1)
@@ -179,6 +200,23 @@ def test_the_time_of_a_script_is_not_over_before_it_has_begun():
     found.end_owned(CHECK)
     found.finish()
     assert found.phase == "Succeeded"
+
+
+def test_a_stop_of_all_jobs_takes_no_time_of_a_script():
+    """The Job of the script is stopped, too. It was deleted, and a person was asked."""
+    found = world()
+    found.cluster.job = replace(found.cluster.job, stop_message="all Jobs are stopped")
+    words = Condition(ConditionType.SUSPENDED, True, "ClusterStopped", "all Jobs are stopped")
+    found.show_owned(CHECK, words)
+    found.step(2)
+    found.now += timedelta(hours=1)
+    found.step(2)
+    assert asked(found)[1] == "ClusterStopped"
+    found.cluster.job = replace(found.cluster.job, stop_message="")
+    found.step(30)
+    assert (found.created, progress(found).script_check_inconclusive) == ([CHECK], "")
+    found.step(40)
+    assert asked(found)[1] == "CheckInconclusive"
 
 
 def test_a_job_that_cannot_be_created_is_inconclusive_once_the_time_is_over():
