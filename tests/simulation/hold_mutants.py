@@ -15,6 +15,7 @@ from job_controller.core.rollout.kept_nodes import KeptNodes
 from job_controller.core.rollout.steps import Advance
 from job_controller.core.state import run_state, success_policy
 from job_controller.core.state.exclusive import NO_OTHER_USE
+from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.stop_watch import StopWatch
 from tests.simulation.record_mutants import Mutant
 
@@ -56,6 +57,26 @@ def approves_steps_itself() -> Iterator[None]:
         return real(job, replace(end, step=replace(end.step, needs_approval=False)), *rest)
 
     with patch.object(steps, "_decide", decide):
+        yield
+
+
+@contextmanager
+def skips_soaks() -> Iterator[None]:
+    """A step is over as soon as its nodes are done, however long it is to soak."""
+    real = steps._finish_step
+
+    def finish(snapshot: Any, counts: Any, end: Any, *rest: Any) -> Advance:
+        return real(snapshot, counts, replace(end, step=replace(end.step, soak_seconds=0)), *rest)
+
+    with patch.object(steps, "_finish_step", finish):
+        yield
+
+
+@contextmanager
+def starts_nodes_after_failure() -> Iterator[None]:
+    """Nodes that wait may start although the run has failed."""
+    is_open = property(lambda run: run.outcome != RunOutcome.PAUSED)
+    with patch.object(RunState, "is_open", is_open):
         yield
 
 
@@ -102,6 +123,8 @@ HOLD_MUTANTS: tuple[Mutant, ...] = (
     suspends_nothing,
     ignores_windows,
     approves_steps_itself,
+    skips_soaks,
+    starts_nodes_after_failure,
     forgets_the_nodes_of_steps,
     continues_after_abort,
     waits_for_no_job,

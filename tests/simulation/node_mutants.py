@@ -11,11 +11,25 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.rerun import RerunRequest
 from job_controller.core import decide as decision
-from job_controller.core.state import absence, counting, due_again, node_observed, run_state
+from job_controller.core.state import (
+    absence,
+    counting,
+    due_again,
+    node_observed,
+    node_state,
+    run_state,
+)
 from job_controller.core.state.node_changes import PendingChanges
 from job_controller.core.state.node_context import RunContext
 from terminator import deleter
 from tests.simulation.record_mutants import Mutant
+
+
+@contextmanager
+def retries_nodes_at_work() -> Iterator[None]:
+    """A retry has every pod replaced that began before it, also one whose task is at work."""
+    with patch.object(node_state, "_waits_to_be_tried_again", lambda *_: True):
+        yield
 
 
 @contextmanager
@@ -104,6 +118,7 @@ def ignores_time_to_be_away() -> Iterator[None]:
 
 
 NODE_MUTANTS: tuple[Mutant, ...] = (
+    retries_nodes_at_work,
     ignores_time_to_be_away,
     completes_before_changes,
     counts_earlier_tries,

@@ -13,6 +13,7 @@ from job_controller.core.owned_jobs import rollback, rollback_targets
 from job_controller.core.owned_jobs.rollback_targets import Targets
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
+from terminator import deletion_decision
 from tests.simulation.record_mutants import Mutant
 
 
@@ -52,8 +53,16 @@ def forgets_failed_nodes() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def deletes_before_the_rollback() -> Iterator[None]:
+    """A Job is deleted when its time to live is over, although its rollback has not ended."""
+    with patch.object(deletion_decision, "has_open_rollback", lambda _job: False):
+        yield
+
+
 ROLLBACK_MUTANTS: tuple[Mutant, ...] = (
     rolls_back_beside_tasks,
     rolls_back_every_node,
     forgets_failed_nodes,
+    deletes_before_the_rollback,
 )

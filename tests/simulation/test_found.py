@@ -11,6 +11,7 @@ from job_controller.core.state import node_pods
 from terminator.logs import result_search
 from tests.simulation.defects import hides_refusals
 from tests.simulation.disturbances import PODS_END_SECONDS
+from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import ignores_nodes_without_pod
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
@@ -299,3 +300,12 @@ def test_a_rollback_waits_for_pods_that_the_controller_has_not_seen(at, asked, p
     request = Disturbance(asked, "roll_back", "default/sample")
     drawn = replace(schedule(nodes, spec, late, request), calm=False)
     assert not simulate(drawn).violations
+
+
+@pytest.mark.xfail(
+    reason="a node that completes in between has no step on record, and its step is passed over",
+    strict=True,
+)
+def test_a_change_that_is_undone_at_once_does_not_end_the_step_of_a_node_at_work():
+    """The other nodes start without the soak of the step, or its check."""
+    assert not simulate(generate_schedule(8_000_000_456)).violations

@@ -175,6 +175,8 @@ RARE = {
     "ignores_windows": holds.FIRST_SEED + 20,
     "approves_steps_itself": holds.FIRST_SEED + 10,
     "continues_after_abort": holds.FIRST_SEED,
+    "skips_soaks": crowded_rollouts.FIRST_SEED + 20,
+    "deletes_before_the_rollback": 480,
     "needs_one_node": holds.FIRST_SEED,
     "ends_before_the_last_step": holds.FIRST_SEED + 170,
     "trusts_cached_lists": drains.FIRST_SEED,

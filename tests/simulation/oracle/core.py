@@ -227,6 +227,7 @@ class Oracle:
         if is_continuous(job):
             self.violate("deletion", "a Job that has no end")
         self.lifetime.judge_deletion(job)
+        self.rollbacks.judge_deletion(job)
         self.node_changes.judge_unchanged(job)
         if is_true(job, "Failed"):
             if "ttlSecondsAfterFinished" not in job["spec"]:

@@ -94,6 +94,6 @@ class Corrections:
     def _is_unseen(self, uid: str) -> bool:
         """Return whether the pods in which the task has begun were gone before it was recorded."""
         kinds = {d.kind for d in self._world.schedule.disturbances}
-        may_miss = {"crash", "crash_on", "stall"}
+        may_miss = {"crash", "crash_on"}
         runs = self._began.get(uid) or []
         return bool(kinds & may_miss) and all(run.pod() is None for run in runs)

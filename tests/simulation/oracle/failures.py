@@ -75,7 +75,8 @@ class Failures:
         """Allow this Job, or all, to record a node as failed or unreachable."""
         self.blamed.add((node, job_uid))
 
-    def _may_not_fail(self, node: str, job_uid: str) -> bool:
+    def may_not_fail(self, node: str, job_uid: str) -> bool:
+        """Return whether nothing has happened for which the node may be recorded as failed."""
         is_blamed = {(node, None), (node, job_uid)} & self.blamed
         return not (is_blamed or self._oracle.reboots.is_of_another_job(node, job_uid))
 
@@ -97,7 +98,7 @@ class Failures:
                 continue
             if state == "Failed" and record.get("reason") == "DeadlineExceeded":
                 self.allow_failure(node, job_uid)  # `patience` has judged whether rightly so
-            if state in {"Failed", "Unreachable"} and self._may_not_fail(node, job_uid):
+            if state in {"Failed", "Unreachable"} and self.may_not_fail(node, job_uid):
                 self._accuse(f"{node} is called {state}: {record.get('message')}", node)
 
     def judge_end(self, old: Raw, new: Raw) -> None:
@@ -117,7 +118,7 @@ class Failures:
         # What failed may be a part of the run that has a Job of its own, such as a check.
         jobs = [uid, *(part for part, owner in self._oracle.owners.items() if owner == uid)]
         nodes = [plan.name for plan in self._world.schedule.nodes]
-        if all(self._may_not_fail(node, each) for node in nodes for each in jobs):
+        if all(self.may_not_fail(node, each) for node in nodes for each in jobs):
             self._accuse("the Job is called failed, and nothing has failed")
 
     def _accuse(self, words: str, node: str = "") -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from daemonset_job.api import names
 from tests.simulation.loop import EPOCH
 from tests.simulation.oracle import shards
-from tests.simulation.oracle.facts import is_true
+from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.server import CONFIG_MAPS, JOBS, REPORTS, Raw
 
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "held",
-        "No gate is removed while the Job is suspended or aborted, or all Jobs are stopped. No "
-        "node begins outside the window of its Job, or before its step is approved. Nor does the "
+        "No gate is removed while the Job is suspended or aborted, or all Jobs are stopped, or "
+        "after its run has failed, unless a retry is requested. No node begins outside the window "
+        "of its Job, or before its step is approved. Nor does the "
         "run succeed before the step with the last nodes is.",
         mutant="ignores_stops",
         seed=1_000_000_005,
@@ -76,6 +77,8 @@ class Holds:
     # By the UID of a Job: when its abort was asked for, and up to which step it is approved.
     aborts: dict[str, float] = field(default_factory=dict)
     approvals: dict[str, float] = field(default_factory=dict)
+    # When the run of a Job failed that has an end, and was not tried again since.
+    failures: dict[str, float] = field(default_factory=dict)
     # The (namespace, name) of Jobs that were complete at some time.
     succeeded: set[tuple[str, str]] = field(default_factory=set)
 
@@ -104,6 +107,10 @@ class Holds:
         self.approvals[uid] = max(self.approvals.get(uid, 0), step)
         if is_true(new, "Complete"):
             self.succeeded.add((meta["namespace"], meta["name"]))
+        if is_true(new, "Failed") and not is_continuous(new):
+            self.failures.setdefault(uid, now)
+        else:
+            self.failures.pop(uid, None)
         is_start = "startTime" in (new.get("status") or {}) and (
             old is None or "startTime" not in (old.get("status") or {})
         )
@@ -174,6 +181,8 @@ class Holds:
             self.oracle.violate("held", f"{node} may start while all Jobs are stopped")
         if self.aborts.get(uid, 1e9) < decision.jobs_until:
             self.oracle.violate("held", f"{node} may start after the abort")
+        if self.failures.get(uid, 1e9) < decision.jobs_until and not self._is_tried_again(uid):
+            self.oracle.violate("held", f"{node} may start after the run has failed")
         specs = self.oracle.completion.known(uid, decision.jobs_until)
         if specs and all(spec.get("suspend") for spec in specs):
             self.oracle.violate("held", f"{node} may start while the Job is suspended")
@@ -182,6 +191,14 @@ class Holds:
         windows = [(spec.get("rollout") or {}).get("window") for spec in specs]
         if windows and not has_begun and not any(_is_open(each, decision.at) for each in windows):
             self.oracle.violate("held", f"{node} may start outside the window")
+
+    def _is_tried_again(self, uid: str) -> bool:
+        """Return whether a retry is requested that the status of the Job does not have yet."""
+        job = self.oracle.job(uid)
+        if job is None:
+            return False
+        asked = (job["metadata"].get("annotations") or {}).get(names.ANNOTATION_RETRY, "")
+        return bool(asked != (job.get("status") or {}).get("observedRetry", ""))
 
     def _is_stopped(self, until: float) -> bool:
         known = [is_stopped for at, is_stopped in self.stops if at < until]

@@ -25,8 +25,9 @@ INVARIANTS = (
     Invariant(
         "pod deletion",
         "The controller deletes a pod on a node only after a retry, or if its failure is on record "
-        "and failurePolicy.pods is not Keep. It also deletes a pod whose task completed its node "
-        "and exited, a pod that is older than its node, and one whose node is due again "
+        "and failurePolicy.pods is not Keep. For a retry it deletes no pod whose task is at work "
+        "on a node on which nothing has failed. It also deletes a pod whose task completed its "
+        "node and exited, a pod that is older than its node, and one whose node is due again "
         "(`demands`). With completion.release it deletes the pod of a node in the ledger, and in a "
         "rollout that of a node that is set aside. In a run that is rolled back it deletes a later "
         "pod of a completed node, and one whose task cannot start. While a start is taken back, it "
@@ -54,14 +55,13 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
     spec = oracle.completion.newest(job_uid)
     is_released = spec.get("completion", {}).get("release", False)
     is_rolled_out = rollout_of({"spec": spec}) is not None
-    is_retried = any(d.kind == "retry" for d in world.schedule.disturbances)
     demands, pod_uid = oracle.demands, pod["metadata"]["uid"]
     if job_uid in demands.images and demands.may_run_again(
         job_uid, node, raw["metadata"]["uid"], pod_uid
     ):
         return
     if (
-        is_retried
+        _is_retried(world, pod, job_uid)
         or _has_exited_after_token(world, pod, job_uid)
         or (is_released and oracle.is_entered(job_uid, node, raw["metadata"]["uid"]))
         or _is_taken_back(world, pod, job_uid)
@@ -81,6 +81,17 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
         return
     words = f"the pod of {node} is deleted for nothing{oracle.timeouts.skews()}"
     oracle.violate("pod deletion", words)
+
+
+def _is_retried(world: World, pod: Raw, job_uid: str) -> bool:
+    """Return whether a user requests a retry, and the pod is not at work without a failure."""
+    node = pod["spec"]["meant_for"]
+    if not any(d.kind == "retry" for d in world.schedule.disturbances):
+        return False
+    machine = world.machines.get(node)
+    run = machine.pods.get(pod["metadata"]["uid"]) if machine is not None else None
+    is_at_work = run is not None and run.is_at_work
+    return not is_at_work or not world.oracle.failures.may_not_fail(node, job_uid)
 
 
 def _holds_rollback(world: World, pod: Raw, job_uid: str) -> bool:

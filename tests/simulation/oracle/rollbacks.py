@@ -20,7 +20,8 @@ INVARIANTS = (
     Invariant(
         "rollback",
         "A rollback runs on each node whose task has started and that can be reached, and on no "
-        "other node. While it runs there, nothing of the task does.",
+        "other node. While it runs there, nothing of the task does. The Job is not deleted before "
+        "its rollback has ended.",
         mutant="rolls_back_beside_tasks",
         seed=200,
         excuses={
@@ -141,6 +142,12 @@ class Rollbacks:
         policy = job["spec"].get("failurePolicy") or {}
         by_policy = policy.get("action") == "Rollback" and is_true(job, "Failed")
         return by_policy or ANNOTATION_ROLLBACK in (job["metadata"].get("annotations") or {})
+
+    def judge_deletion(self, job: Raw) -> None:
+        """Judge the deletion of a Job by the terminator: its rollback is over, if there is one."""
+        if self.is_asked(job) and not is_true(job, "RolledBack"):
+            words = f"{job['metadata']['name']} is deleted before its rollback has ended"
+            self._oracle.violate("rollback", words)
 
     def judge_rest(self, job: Raw) -> None:
         """Judge a Job at rest: a run that is to be rolled back is, or it waits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ INVARIANTS = (
     Invariant(
         "turns",
         "No task starts while those of maxParallel other nodes are at work, or before the nodes of "
-        "an earlier step have finished.",
+        "an earlier step have finished, or within its soak.",
         mutant="gives_turns_to_all",
         seed=57,
         excuses={
@@ -50,6 +51,9 @@ INVARIANTS = (
         },
     ),
 )
+
+# The times in the status of a Job are whole seconds.
+SOAK_TOLERANCE_SECONDS = 1.0
 
 
 class Turns:
@@ -233,6 +237,8 @@ class Turns:
             self._oracle.excuse("turns", "after the end")
             return
         self._oracle.holds.judge_step(job, run.machine.name, full)
+        if len(full) == 1:
+            self._judge_soak(job, run, begun, steps[full[0] - 1])
         for name in sorted(begun & desired.keys()):
             machine = self._world.machines[name]
             state = (records.get(name) or {}).get("state")
@@ -246,6 +252,30 @@ class Turns:
             else:
                 words = f"{run.machine.name} starts before {name} has finished its step"
                 self._oracle.violate("turns", words)
+
+    def _judge_soak(self, job: Raw, run: PodRun, begun: Iterable[str], step: Raw) -> None:
+        """Judge that the soak of the step before is over, which begins when its last node is done.
+
+        A node may complete after its step: it had failed, was set aside, or has a new request.
+        """
+        job_uid, soak = job["metadata"]["uid"], step.get("soakSeconds", 0)
+        if self._oracle.holds.approvals.get(job_uid) == math.inf:
+            return  # promoted
+        records = node_states(self._world, job_uid)
+        done_at = [
+            self._oracle.evidence.entered[job_uid, name][2]
+            for name in begun
+            if self._is_done_once(job_uid, name, records.get(name) or {})
+        ]
+        waited = self._world.loop.moment - max(done_at, default=-math.inf)
+        if waited < soak - SOAK_TOLERANCE_SECONDS:
+            words = f"{run.machine.name} starts {waited:.1f} s after the step before, which soaks"
+            self._oracle.violate("turns", f"{words} for {soak} s")
+
+    def _is_done_once(self, job_uid: str, name: str, record: Raw) -> bool:
+        machine = self._world.machines.get(name)
+        is_done = machine is not None and self._oracle.is_entered(job_uid, name, machine.uid)
+        return is_done and not {"failures", "setAsideAt", "observedRerun"} & record.keys()
 
     def _is_rerun_late(self, job: Raw, record: Raw, number: int) -> bool:
         """Return whether a later step had begun when a request had the node run again."""
