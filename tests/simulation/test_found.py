@@ -302,10 +302,6 @@ def test_a_rollback_waits_for_pods_that_the_controller_has_not_seen(at, asked, p
     assert not simulate(drawn).violations
 
 
-@pytest.mark.xfail(
-    reason="a node that completes in between has no step on record, and its step is passed over",
-    strict=True,
-)
 def test_a_change_that_is_undone_at_once_does_not_end_the_step_of_a_node_at_work():
     """The other nodes start without the soak of the step, or its check."""
     assert not simulate(generate_schedule(8_000_000_456)).violations

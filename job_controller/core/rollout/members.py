@@ -71,6 +71,9 @@ def find_members(
         for name in places.turned.keys() | counts.set_aside | _completed_now(snapshot, counts)
         if name in records and records[name].step == number
     )
+    written = written_progress(snapshot.job)
+    if written is not None and written.step == number:
+        had_turn |= find_ended_without_turn(snapshot, counts)
     kept = find_kept(snapshot, counts)
     gone = kept.left
     left = frozenset(name for name in gone if records[name].step == number)
@@ -180,6 +183,23 @@ def _completed_now(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
         for name in counts.names(NodeState.COMPLETED)
         if (record := records.get(name)) is not None and record.revision == revision
     }
+
+
+def find_ended_without_turn(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:
+    """Return the nodes that have completed what the Job runs now, and that no step has on record.
+
+    The record of a node loses its turn when the Job changes. If the change is undone at once, what
+    the node has completed counts, in the step that goes on then.
+    """
+    revision = snapshot.job.revision
+    records = merge_records(snapshot)
+    return frozenset(
+        name
+        for name in counts.names(NodeState.COMPLETED)
+        if (node := counts.nodes.get(name)) is not None
+        and node.record.revision == revision
+        and ((known := records.get(name)) is None or known.revision != revision or not known.step)
+    )
 
 
 def _set_aside_without_turn(

@@ -28,7 +28,7 @@ from daemonset_job.api.times import add_seconds
 from job_controller.core.desired.part import Part
 from job_controller.core.plan import PodQuery
 from job_controller.core.rollout.holds import Hold, find_hold, window_closes_at
-from job_controller.core.rollout.members import find_members
+from job_controller.core.rollout.members import find_ended_without_turn, find_members
 from job_controller.core.rollout.places import Places, find_limits, find_places
 from job_controller.core.rollout.set_aside import find_due
 from job_controller.core.rollout.steps import Advance, advance
@@ -234,8 +234,8 @@ def _give_turns(
     members = find_members(snapshot, counts, places, number)
     limits = find_limits(snapshot, counts)
     given = choose(members.waiting, places.taken.values(), limits)
-    unrecorded = dict.fromkeys(_started_without_turn(counts, places), progress.step)
-    return unrecorded | {place.name: progress.step for place in given}
+    unrecorded = _started_without_turn(counts, places) | find_ended_without_turn(snapshot, counts)
+    return dict.fromkeys(sorted(unrecorded | {place.name for place in given}), progress.step)
 
 
 def _started_without_turn(counts: NodeCounts, places: Places) -> set[str]:
