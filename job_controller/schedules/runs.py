@@ -12,6 +12,8 @@ from daemonset_job.api.states import ConditionType, Phase, parse_phase
 from daemonset_job.api.times import parse_time
 from job_controller.core.scheduled.snapshot import Run
 
+_WITHIN_LIMIT = CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT
+
 
 def read_run(raw: Mapping[str, Any]) -> Run:
     """Return what a raw Job says of its run. One that is being deleted may be at work.
@@ -41,12 +43,20 @@ def _is_due_again(job: Job) -> bool:
     """Return whether a person wants more of a run that has ended.
 
     Its spec was changed, a retry is asked for, or it has failed and is suspended to be corrected.
+    One that has succeeded may have nodes at work: some that failed and are retried, or that joined.
     """
     status = job.status
     if status.observed_generation != job.generation:
         return True
-    has_failed = job.is_true(ConditionType.FAILED)
-    return has_failed and (job.spec.suspend or status.observed_retry != job.retry_request)
+    is_retried = status.observed_retry != job.retry_request
+    if job.is_true(ConditionType.FAILED):
+        return is_retried or job.spec.suspend
+    if status.nodes is not None and status.nodes.active:
+        return True
+    complete = job.condition(ConditionType.COMPLETE)
+    if complete is None or not complete.status or complete.reason != _WITHIN_LIMIT:
+        return False
+    return is_retried or (status.nodes is not None and status.nodes.waiting > 0)
 
 
 def _deletes_itself(job: Job) -> bool:

@@ -95,3 +95,23 @@ def test_a_job_that_was_rolled_back_stays():
     times = {"startTime": ENDED, "completionTime": ENDED}
     raw["status"]["rollback"] = {**times, "reason": "Requested"}
     assert not read_run(raw).deletes_itself
+
+
+@pytest.mark.parametrize(
+    ("reason", "retry", "nodes", "expected"),
+    [
+        ("CompletedWithinFailureLimit", "", {"failed": 1}, False),
+        ("CompletedWithinFailureLimit", "1", {"failed": 1}, True),
+        ("CompletedWithinFailureLimit", "", {"waiting": 1}, True),
+        ("CompletedWithinFailureLimit", "", {"active": 1}, True),
+        ("AllNodesCompleted", "", {"active": 1}, True),
+        ("AllNodesCompleted", "1", {}, False),
+        ("MinCompletedReached", "1", {"waiting": 1}, False),
+    ],
+)
+def test_a_run_that_has_succeeded_stays_while_its_failed_nodes_are_retried(
+    reason, retry, nodes, expected
+):
+    raw = completed_job(reason, retry=retry)
+    raw["status"]["nodes"] = nodes
+    assert read_run(raw).is_due_again is expected

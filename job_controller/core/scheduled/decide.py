@@ -77,10 +77,10 @@ def decide_schedule(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
     scheduled = snapshot.scheduled
     if scheduled.is_terminating:
         return SchedulePlan(status=scheduled.status)
-    if problem := schedule_problem(scheduled):
-        return _finish(snapshot, Starts(), (SchedulingReason.INVALID_SCHEDULE, problem), now)
     scheduled = _with_schedule(scheduled, now)
     snapshot = replace(snapshot, scheduled=scheduled)
+    if problem := schedule_problem(scheduled):
+        return _finish(snapshot, Starts(), (SchedulingReason.INVALID_SCHEDULE, problem), now)
     starts = _with_done(snapshot, find_starts(scheduled, now))
     if snapshot.tried is not None:
         return _after_start(snapshot, starts, now)

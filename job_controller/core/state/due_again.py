@@ -238,12 +238,17 @@ class _Finder:
     def renewed(self, name: str, record: NodeRecord, entry: Evidence | None) -> NodeRecord:
         """Return the first record of the node's next try. One that is away stays unreachable."""
         is_away = record.state == NodeState.UNREACHABLE and record.retry == self._job.retry_request
+        # If the change is undone before the status has it, a retry is still about this pod.
+        is_ended_by_change = self._job.has_new_revision and not self._is_requested(
+            name, record.rerun
+        )
         return NodeRecord(
             uid=record.uid,
             state=NodeState.UNREACHABLE if is_away else NodeState.WAITING,
             reason=record.reason if is_away else "",
             message=record.message if is_away else "",
-            retry=self._job.retry_request,
+            pod_uid=record.pod_uid if is_ended_by_change else "",
+            retry=record.retry if is_ended_by_change else self._job.retry_request,
             failures=record.failures,
             omitted_failures=record.omitted_failures,
             revision=self._job.revision,
@@ -260,7 +265,8 @@ class _Finder:
         """Return the pods of the newest revision that are of earlier tries, the newest first.
 
         Those of other revisions count no more anyway. If the revision alone is new, a pod that runs
-        it already is the node's next try.
+        it already is the node's next try. If that revision is undone before the status has it, the
+        try that it ended goes on, and the pods before that one still do not count.
         """
         revision = self._job.revision
         is_requested = self._is_requested(name, record.rerun)
@@ -273,7 +279,7 @@ class _Finder:
         if entry is not None and entry.revision in current:
             is_of_next_try = record.revision != revision and not is_requested
             found += [] if is_of_next_try else [entry.pod_uid]
-        if record.revision in current:
+        if record.revision in self._current_revisions():
             found += record.earlier_pods
         return tuple(dict.fromkeys(filter(None, found)))[:_EARLIER_PODS]
 

@@ -148,6 +148,26 @@ def test_a_start_after_the_change_that_no_controller_saw_is_made_up_for(changed_
 HOUR = timedelta(hours=1)
 
 
+@pytest.mark.parametrize(
+    "mistake", [{"schedule": "0 61 * * *"}, {"schedule": "0 11 * * *", "time_zone": "Mars"}]
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_mistake_that_is_corrected_starts_nothing_in_the_past(mistake, is_first):
+    """A start before the correction does not come at once, in the middle of a day."""
+    status = ScheduleStatus()
+    if not is_first:
+        valid = replace(scheduled("0 11 * * *"), created_at=NOON - 3 * HOUR)
+        status = decide_schedule(ScheduleSnapshot(valid), NOON - 2 * HOUR).status
+    wrong = replace(scheduled(status=status, **mistake), created_at=NOON - 3 * HOUR)
+    wrong = replace(wrong, spec_time=NOON - 2 * HOUR)
+    status = decide_schedule(ScheduleSnapshot(wrong), NOON - 2 * HOUR).status
+    corrected = scheduled("0 11 * * *", status=status)
+    corrected = replace(corrected, created_at=NOON - 3 * HOUR, spec_time=NOON)
+    plan = decide_schedule(ScheduleSnapshot(corrected), NOON + MINUTE)
+    assert plan.start is None
+    assert plan.status.next_schedule_time == NOON + 23 * HOUR
+
+
 def test_forbid_waits_for_the_run_before_and_then_starts_the_newest_one():
     policy = {"concurrency_policy": ConcurrencyPolicy.FORBID}
     before = Run(name(NOON - 5 * MINUTE), "a")

@@ -4,9 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.builders import SampleCluster
-from tests.unit.core.runs import run
-from tests.unit.core.standing_jobs import change, deleted, request, standing, totals_of
+from daemonset_job.api import names
+from tests.unit.builders import SampleCluster, gated_pod, make_pod
+from tests.unit.core.runs import conditions, failing, run
+from tests.unit.core.standing_jobs import (
+    change,
+    deleted,
+    released,
+    request,
+    standing,
+    totals_of,
+)
 
 
 def run_refused(cluster: SampleCluster) -> None:
@@ -42,3 +50,45 @@ def test_without_a_request_no_node_runs_again() -> None:
     assert deleted(run(cluster)) == []
     totals = totals_of(cluster)
     assert (totals.desired, totals.completed) == (1, 1)
+
+
+def test_a_request_that_is_followed_is_not_ended_by_what_completed_before_it() -> None:
+    cluster = standing("a", completed=("a",))
+    run(cluster)
+    request(cluster, "a")
+    run(cluster)
+    assert deleted(run(cluster)) == ["a"]
+    cluster.pods = [make_pod("a", serial=2, revision=cluster.job.revision)]
+    run(cluster)
+    change(cluster, image="example/task:2")
+    run_refused(cluster)
+    change(cluster, image="example/task:1")
+    assert deleted(run(cluster)) == []
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+    assert totals_of(cluster).completed == 0
+
+
+def retry(cluster: SampleCluster) -> None:
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+
+
+@pytest.mark.parametrize("is_seen_first", [True, False])
+@pytest.mark.parametrize("is_between", [True, False])
+def test_a_retry_of_a_failed_node_is_not_lost(is_between: bool, is_seen_first: bool) -> None:
+    """What its pod has shown is of the try before the retry."""
+    cluster = standing("a")
+    run(cluster)
+    cluster.pods = [replace(failing("a"), revision=cluster.job.revision)]
+    run(cluster)
+    change(cluster, image="example/task:2")
+    if is_seen_first:
+        run_refused(cluster)
+    if is_between:
+        retry(cluster)
+        run_refused(cluster)
+    change(cluster, image="example/task:1")
+    retry(cluster)
+    run(cluster)
+    assert deleted(run(cluster)) == ["a"]
+    cluster.pods = [gated_pod("a", revision=cluster.job.revision)]
+    assert "a" in released(run(cluster)) + released(run(cluster))
