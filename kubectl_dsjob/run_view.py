@@ -87,7 +87,8 @@ class RunView:
 
     `batch` says how far a rollout is, and `waits_for` what it asks of a person; "" for none.
     `pause` says why it is paused after a failure, or by a stop of all Jobs, and what lets it go on;
-    `pause_reason` is which of these it is. Both are "" for another pause. `paused_at`: when its
+    `pause_reason` is which of these it is. Both are "" for another pause. `trouble` says what keeps
+    a run from its work, which is neither paused nor ended; "" for nothing. `paused_at`: when its
     present pause began, None if it is not paused, or the report alone is known.
     `has_undo` says whether its spec has a rollback that a person can request.
     `is_aborted`: a person has ended it, and no retry revives it. `revision` is what its Job runs
@@ -109,6 +110,7 @@ class RunView:
     waits_for: str = ""
     pause: str = ""
     pause_reason: str = ""
+    trouble: str = ""
     paused_at: datetime | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
@@ -182,6 +184,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         waits_for=_text(job.status.rollout.waits_for) if job.status.rollout else "",
         pause=_text(shown_pause.message) if shown_pause is not None else "",
         pause_reason=_text(shown_pause.reason) if shown_pause is not None else "",
+        trouble=_find_trouble(job.status.phase, progress),
         paused_at=pause.last_transition_time if pause is not None else None,
         created_at=job.created_at,
         started_at=job.status.start_time,
@@ -193,6 +196,14 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         is_aborted=job.is_aborted,
         revision=_name(job.status.revision),
     )
+
+
+def _find_trouble(phase: Phase | None, progress: Condition | None) -> str:
+    """Return the message of a run that does not get on, although it is to."""
+    is_open = phase in (Phase.PENDING, Phase.RUNNING)
+    if not is_open or progress is None or progress.status:
+        return ""
+    return _text(progress.message)
 
 
 def _find_pause(job: Job) -> Condition | None:

@@ -44,7 +44,7 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
 
 def progress_line(view: RunView) -> str:
     """Return the progress of a run in one line, for output that is not a terminal."""
-    asked = view.pause or view.waits_for
+    asked = view.pause or view.waits_for or view.trouble
     waits = f": {asked}" if asked else ""
     rollback = f"; rollback: {view.rollback.line}" if view.rollback else ""
     return f"{view.name}: {view.phase_text}, {counts_text(view)}{waits}{rollback}"

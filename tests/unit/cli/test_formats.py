@@ -273,6 +273,21 @@ def test_a_pause_by_failed_and_unreachable_nodes_has_the_words_of_its_condition(
     assert status_screen(view, NOW, width=80).splitlines()[-1] == f"waits for you: {words}"
 
 
+@pytest.mark.parametrize(
+    ("phase", "status", "is_shown"),
+    [("Running", "False", True), ("Running", "True", False), ("Paused", "False", False)],
+)
+def test_a_line_of_progress_says_what_keeps_the_run_from_its_work(phase, status, is_shown):
+    words = "cannot pull example/absent:1 on n[0-2]: not found"
+    progress = {"type": "Progressing", "reason": "ImagePullFailed", "message": words}
+    raw = {
+        "metadata": {"name": "sweep", "namespace": "cli", "uid": "u"},
+        "spec": {"task": {"image": "example/absent:1"}},
+        "status": {"phase": phase, "conditions": [{**progress, "status": status}]},
+    }
+    assert (words in progress_line(view_run(parse_job(raw), []))) == is_shown
+
+
 @pytest.mark.parametrize("nodes", [{"desired": 3}, {"desired": 3, "failed": 1}])
 def test_a_stop_of_all_jobs_is_what_a_run_waits_for(nodes):
     words = "an administrator has stopped all Jobs. It ends with kubectl dsjob resume-all"
