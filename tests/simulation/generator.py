@@ -17,6 +17,7 @@ from tests.simulation import (
     orphans,
     reimages,
     scheduled_jobs,
+    undone_changes,
     zones,
 )
 from tests.simulation.continuous_jobs import with_continuous_jobs
@@ -57,6 +58,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (undone_changes.FIRST_SEED, "undone changes", undone_changes.with_undone_changes),
     (exit_codes.FIRST_SEED, "exit codes", exit_codes.with_exit_codes),
     (reimages.FIRST_SEED, "reimages", reimages.with_reimages),
     (crowded_rollouts.FIRST_SEED, "crowded", crowded_rollouts.with_crowded_rollouts),

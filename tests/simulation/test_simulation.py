@@ -19,6 +19,7 @@ from tests.simulation import (
     orphans,
     reimages,
     scheduled_jobs,
+    undone_changes,
     zones,
 )
 from tests.simulation.generator import generate_schedule
@@ -50,6 +51,8 @@ CROWDED = range(crowded_rollouts.FIRST_SEED, crowded_rollouts.FIRST_SEED + 80)
 REIMAGED = range(reimages.FIRST_SEED, reimages.FIRST_SEED + 60)
 # Those with a rule for an exit code, and tasks that end with another one after that.
 EXIT_CODES = range(exit_codes.FIRST_SEED, exit_codes.FIRST_SEED + 60)
+# Those with changes that are undone while a user asks for more.
+UNDONE = range(undone_changes.FIRST_SEED, undone_changes.FIRST_SEED + 60)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
@@ -62,6 +65,7 @@ RANGES = {
     "crowded rollouts": CROWDED,
     "reimages": REIMAGED,
     "exit codes": EXIT_CODES,
+    "undone changes": UNDONE,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.
