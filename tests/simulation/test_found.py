@@ -305,3 +305,8 @@ def test_a_rollback_waits_for_pods_that_the_controller_has_not_seen(at, asked, p
 def test_a_change_that_is_undone_at_once_does_not_end_the_step_of_a_node_at_work():
     """The other nodes start without the soak of the step, or its check."""
     assert not simulate(generate_schedule(8_000_000_456)).violations
+
+
+def test_a_rerun_that_a_change_meets_is_not_lost_when_the_change_is_undone():
+    """What a node had completed before the request counted again."""
+    assert not simulate(generate_schedule(10_000_000_365)).violations

@@ -226,9 +226,16 @@ class _Finder:
             return False
         # Its record may be late, and its pod be gone.
         is_entered = (
-            entry is not None and entry.node_uid == node.uid and counts(self._job, entry, record)
+            entry is not None and entry.node_uid == node.uid and self._may_count(entry, record)
         )
         return _has_begun(record) or is_entered or self._has_started_pod(name)
+
+    def _may_count(self, entry: Evidence, record: NodeRecord) -> bool:
+        """Return whether evidence counts, or does if a change is undone that the status lacks."""
+        if entry.pod_uid in record.earlier_pods:
+            return counts(self._job, entry, record)
+        is_former = entry.is_completed and entry.revision in self._current_revisions()
+        return is_former or counts(self._job, entry, record)
 
     def _is_requested(self, name: str, observed: str) -> bool:
         """Return whether a request names the node that was not acted on for it."""

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "pod deletion",
-        "The controller deletes a pod on a node only after a retry, or if its failure is on record "
-        "and failurePolicy.pods is not Keep. For a retry it deletes no pod whose task is at work "
-        "on a node on which nothing has failed. It also deletes a pod whose task completed its "
-        "node and exited, a pod that is older than its node, and one whose node is due again "
-        "(`demands`). With completion.release it deletes the pod of a node in the ledger, and in a "
-        "rollout that of a node that is set aside. In a run that is rolled back it deletes a later "
-        "pod of a completed node, and one whose task cannot start. While a start is taken back, it "
-        "deletes pods that are on record for that.",
+        "The controller deletes a pod on a node only after a retry, or if its failure is on "
+        "record and failurePolicy.pods is not Keep. For a retry it deletes no pod whose task is "
+        "at work on a node on which nothing has failed, and whose time is not over. It also "
+        "deletes a pod whose task completed its node and exited, a pod that is older than its "
+        "node, and one whose node is due again (`demands`). With completion.release it deletes "
+        "the pod of a node in the ledger, and in a rollout that of a node that is set aside. In a "
+        "run that is rolled back it deletes a later pod of a completed node, and one whose task "
+        "cannot start. While a start is taken back, it deletes pods that are on record for that.",
         mutant="deletes_running_pods",
         seed=1,
         excuses={
@@ -90,8 +90,19 @@ def _is_retried(world: World, pod: Raw, job_uid: str) -> bool:
         return False
     machine = world.machines.get(node)
     run = machine.pods.get(pod["metadata"]["uid"]) if machine is not None else None
-    is_at_work = run is not None and run.is_at_work
-    return not is_at_work or not world.oracle.failures.may_not_fail(node, job_uid)
+    if run is None or not run.is_at_work or _may_be_late(world, pod, job_uid):
+        return True
+    return not world.oracle.failures.may_not_fail(node, job_uid)
+
+
+def _may_be_late(world: World, pod: Raw, job_uid: str) -> bool:
+    """Return whether the time of the node may be over: a failure, also if it is not written.
+
+    It begins with the start of the task at the earliest, and that after the creation of the pod.
+    """
+    seconds = world.oracle.completion.newest(job_uid).get("nodeDeadlineSeconds")
+    age = world.loop.moment - world.oracle.born[pod["metadata"]["uid"]]
+    return seconds is not None and age >= seconds
 
 
 def _holds_rollback(world: World, pod: Raw, job_uid: str) -> bool:
