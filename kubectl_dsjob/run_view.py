@@ -163,7 +163,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
     progress = job.status.condition(ConditionType.PROGRESSING)
     ended = job.status.condition(ConditionType.FAILED) if job.status.phase == Phase.FAILED else None
     shown = ended or progress
-    pause = _find_pause(job)
+    pause = find_pause(job)
     shown_pause = pause if pause is not None and pause.reason in _SHOWN_PAUSES else None
     rollback = view_rollback(job.status.rollback, job.status.conditions)
     return RunView(
@@ -206,7 +206,7 @@ def _find_trouble(phase: Phase | None, progress: Condition | None) -> str:
     return _text(progress.message)
 
 
-def _find_pause(job: Job) -> Condition | None:
+def find_pause(job: Job) -> Condition | None:
     """Return the condition of a run that is paused, else None."""
     found = job.status.condition(ConditionType.SUSPENDED)
     if found is None or not found.status or job.status.phase != Phase.PAUSED:

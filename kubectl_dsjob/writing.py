@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import SuspendedReason
-from daemonset_job.api.states import ConditionType, Phase
+from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import AlreadyExists
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
@@ -27,6 +27,7 @@ from kubectl_dsjob.proposals import at_job
 from kubectl_dsjob.reading import Show, follow
 from kubectl_dsjob.rerun_nodes import check_nodes
 from kubectl_dsjob.rollback_view import is_rolled_back
+from kubectl_dsjob.run_view import find_pause
 from kubectl_dsjob.target import Target
 
 # What pauses a run that its own spec does not suspend. The message of each says what answers.
@@ -91,10 +92,9 @@ def resume_patch_for(job: Job) -> dict[str, Any]:
     """Return the patch that lets a run go on; CliError if that does not let it go on."""
     if job.is_aborted or job.requests.abort:
         check_going_on(job)
-    paused = job.status.condition(ConditionType.SUSPENDED)
-    is_paused = job.status.phase == Phase.PAUSED and not job.spec.suspend
-    if is_paused and paused is not None and paused.status and paused.reason in _OTHER_PAUSES:
-        words = f"{job.name} is not suspended, and pauses for another reason: {paused.message}"
+    pause = find_pause(job)
+    if not job.spec.suspend and pause is not None and pause.reason in _OTHER_PAUSES:
+        words = f"{job.name} is not suspended, and pauses for another reason: {pause.message}"
         raise CliError(words, f"More: kubectl dsjob status {at_job(job.name, job.namespace)}")
     return manifests.suspend_patch(is_suspended=False)
 

@@ -87,8 +87,9 @@ class Line:
         self._free_at = 0.0
         self._last_problem = ""
 
-    def __len__(self) -> int:
-        """Return how many reports wait."""
+    @property
+    def waiting(self) -> int:
+        """How many reports wait."""
         queue = self._queue
         return len(queue) + queue.delayed + queue.processing
 

@@ -79,11 +79,7 @@ class Notifier:
             return
         self._receivers = receivers
         names = [receiver.name for receiver in receivers]
-        # Not `get(name) or`: a line in which nothing waits is false, and has a task all the same.
-        known = self._lines
-        self._lines = {
-            name: known[name] if name in known else self._new_line(name) for name in names
-        }
+        self._lines = {name: self._lines.get(name) or self._new_line(name) for name in names}
         self._has_changed.set()
         self._dependencies.metrics.notifications.watch(self._pending)
 
@@ -94,7 +90,7 @@ class Notifier:
         return next((each for each in self._receivers if each.name == name), None)
 
     def _pending(self) -> Mapping[str, int]:
-        return {name: len(line) for name, line in self._lines.items()}
+        return {name: line.waiting for name, line in self._lines.items()}
 
     async def _run_unusable(self) -> None:
         await run_workers(

@@ -4,12 +4,11 @@ Reruns and retries meet a change that is undone before the status of the Job has
 is refused, the controller crashes after the one of the report, or a watch is late.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 from tests.simulation.continuous_jobs import continuous
+from tests.simulation.rollouts import changes_pods, keeps_pods
 from tests.simulation.schedule import Disturbance, Schedule
 
 FIRST_SEED = 10_000_000_000
@@ -27,19 +26,14 @@ def with_undone_changes(schedule: Schedule, rng: Random) -> Schedule:
     spec = dict(jobs[at].spec)
     if rng.random() < SHARE_RELEASED:
         spec["completion"] = {**spec["completion"], "release": True}
-    if rng.random() < SHARE_ONE_AT_A_TIME and not _keeps_pods(schedule, spec):
+    is_drawn = rng.random() < SHARE_ONE_AT_A_TIME
+    if is_drawn and not (changes_pods(schedule) or keeps_pods(spec)):
         spec["rollout"] = {"maxParallel": 1}
     jobs[at] = replace(jobs[at], spec=spec)
     schedule = replace(schedule, jobs=tuple(jobs))
     kept = [d for d in schedule.disturbances if d.kind not in _LEFT_OUT]
     found = [*kept, *_requests(schedule, jobs[at].key, rng)]
     return replace(schedule, disturbances=tuple(sorted(found, key=lambda d: d.at)))
-
-
-def _keeps_pods(schedule: Schedule, spec: Mapping[str, Any]) -> bool:
-    """Return whether the pods of failed nodes are kept, or may be: not with a rollout."""
-    is_changed = any("pods" in each.mode for each in schedule.disturbances)
-    return is_changed or (spec.get("failurePolicy") or {}).get("pods") == "Keep"
 
 
 def _requests(schedule: Schedule, key: str, rng: Random) -> list[Disturbance]:

@@ -68,9 +68,15 @@ def find_members(
     records = merge_records(snapshot)
     had_turn = frozenset(
         name
-        for name in places.turned.keys() | counts.set_aside | _completed_now(snapshot, counts)
+        for name in places.turned.keys() | counts.set_aside
         if name in records and records[name].step == number
     )
+    # One that was set aside after its task had ended has given its turn back.
+    had_turn |= {
+        name
+        for name in counts.names(NodeState.COMPLETED)
+        if _step_on_record(snapshot, records, name) == number
+    }
     written = written_progress(snapshot.job)
     if written is not None and written.step == number:
         had_turn |= find_ended_without_turn(snapshot, counts)
@@ -172,17 +178,10 @@ def _completed_earlier(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
     }
 
 
-def _completed_now(snapshot: Snapshot, counts: NodeCounts) -> set[str]:
-    """Return the nodes that have completed what the Job runs now.
-
-    One that was set aside after its task had ended has given its turn back.
-    """
-    records, revision = merge_records(snapshot), snapshot.job.revision
-    return {
-        name
-        for name in counts.names(NodeState.COMPLETED)
-        if (record := records.get(name)) is not None and record.revision == revision
-    }
+def _step_on_record(snapshot: Snapshot, records: Mapping[str, NodeRecord], name: str) -> int:
+    """Return the step of a node's written record, 0 without one of what the Job runs now."""
+    record = records.get(name)
+    return record.step if record is not None and record.revision == snapshot.job.revision else 0
 
 
 def find_ended_without_turn(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:
@@ -191,14 +190,13 @@ def find_ended_without_turn(snapshot: Snapshot, counts: NodeCounts) -> frozenset
     The record of a node loses its turn when the Job changes. If the change is undone at once, what
     the node has completed counts, in the step that goes on then.
     """
-    revision = snapshot.job.revision
     records = merge_records(snapshot)
     return frozenset(
         name
         for name in counts.names(NodeState.COMPLETED)
         if (node := counts.nodes.get(name)) is not None
-        and node.record.revision == revision
-        and ((known := records.get(name)) is None or known.revision != revision or not known.step)
+        and node.record.revision == snapshot.job.revision
+        and not _step_on_record(snapshot, records, name)
     )
 
 

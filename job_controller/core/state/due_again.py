@@ -232,10 +232,10 @@ class _Finder:
 
     def _may_count(self, entry: Evidence, record: NodeRecord) -> bool:
         """Return whether evidence counts, or does if a change is undone that the status lacks."""
-        if entry.pod_uid in record.earlier_pods:
-            return counts(self._job, entry, record)
-        is_former = entry.is_completed and entry.revision in self._current_revisions()
-        return is_former or counts(self._job, entry, record)
+        is_former = entry.is_completed and entry.pod_uid not in record.earlier_pods
+        if is_former and entry.revision in self._current_revisions():
+            return True
+        return counts(self._job, entry, record)
 
     def _is_requested(self, name: str, observed: str) -> bool:
         """Return whether a request names the node that was not acted on for it."""
