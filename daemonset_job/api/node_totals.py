@@ -27,7 +27,8 @@ TOTALS_SHAPE: Final = fields(
 class NodeTotals:
     """The numbers of nodes, and the folded names of those that a person may look for.
 
-    `skipped` nodes are selected and not desired: a taint keeps them out, or they run Windows.
+    `skipped` nodes are selected and not desired: a taint keeps them out, they run Windows, or
+    `spec.nodes.include` has their name and they do not exist.
     """
 
     desired: int = 0

@@ -8,7 +8,7 @@ from daemonset_job.api.states import ConditionType
 from job_controller.core.desired.selection_text import describe_selection
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.skipped_nodes import describe_skipped
+from job_controller.core.state.skipped_nodes import describe_skipped, is_kept_off
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 
@@ -40,7 +40,7 @@ def find_placement_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | 
 
 
 def _no_matching_nodes_words(snapshot: Snapshot, counts: NodeCounts) -> str:
-    if counts.skipped:
+    if any(is_kept_off(cause) for cause in counts.skipped.values()):
         return (
             f"every matching node is skipped: {describe_skipped(counts.skipped)}; tolerate the "
             "taint in spec.template, or wait for another matching node"

@@ -1,7 +1,8 @@
-"""Nodes that a Job selects and does not run on: Windows nodes, and nodes with a taint.
+"""Nodes that a Job selects and does not run on.
 
-The pods do not tolerate that taint, and the DaemonSet controller does not count such nodes. Without
-this, "2 of 2 nodes completed" would hide a third node.
+They run Windows, have a taint that the pods do not tolerate, or are named in `spec.nodes.include`
+and do not exist. The DaemonSet controller does not count such nodes. Without this, "2 of 2 nodes
+completed" would hide a third node.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from job_controller.core.text.sanitize import single_line
 # Reasons that a message lists; a reason has a name and a value, both of a taint.
 _LISTED_CAUSES: Final = 3
 _WINDOWS: Final = f"{names.LABEL_OS}={names.OS_WINDOWS}"
+_NO_NODE: Final = "there is no such node"
 
 
 def find_skipped(
@@ -30,14 +32,18 @@ def find_skipped(
     """Return why each skipped node is skipped, by its name: "taint gpu=yes:NoSchedule".
 
     `counted` are the nodes that count already. A node that has completed is not skipped, whatever
-    taint it got since. Nodes without a reason cost next to nothing.
+    taint it got since, or if it was deleted. Nodes without a reason cost next to nothing.
     """
     daemon_set = snapshot.owned_daemon_set
     if daemon_set is None:
         return {}
     affinity, tolerations = snapshot.affinity, snapshot.tolerations
     avoids_windows = needs_linux(snapshot.job.spec)
-    skipped: dict[str, str] = {}
+    skipped = {
+        name: _NO_NODE
+        for name in snapshot.job.spec.nodes.include
+        if not (name in snapshot.nodes or name in counted or name in ledger)
+    }
     for name, node in snapshot.nodes.items():
         is_windows = avoids_windows and node.labels.get(names.LABEL_OS) == names.OS_WINDOWS
         if not (node.taints or is_windows) or name in counted or _has_completed(node, ledger):
@@ -49,6 +55,11 @@ def find_skipped(
         if affinity.matches(name, labels if is_windows else node.labels):
             skipped[name] = _WINDOWS if is_windows else _describe(taints[0])
     return skipped
+
+
+def is_kept_off(cause: str) -> bool:
+    """Return whether a skipped node with this cause exists."""
+    return cause != _NO_NODE
 
 
 def describe_skipped(skipped: Mapping[str, str]) -> str:

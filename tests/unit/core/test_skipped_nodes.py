@@ -90,6 +90,39 @@ def test_a_job_that_only_selects_skipped_nodes_says_so():
     assert nodes.skipped == 1
 
 
+def test_a_name_to_include_that_no_node_has_is_skipped_and_named():
+    cluster = cluster_with(make_node("c"), nodes=NodeSelection(include=("a", "b")))
+    conditions, nodes = messages(cluster)
+    words = "1 of 1 nodes completed; 1 node skipped (b: there is no such node)"
+    assert conditions["Complete"] == words
+    assert (nodes.skipped, nodes.skipped_names) == (1, "b")
+
+
+def test_a_node_that_completed_and_was_deleted_is_not_skipped():
+    cluster = cluster_with(nodes=NodeSelection(include=("a", "b")))
+    cluster.evidence["b"] = done("b")
+    assert skipped(cluster) == {}
+
+
+def test_a_job_whose_names_no_node_has_does_not_ask_for_a_toleration():
+    cluster = cluster_with(nodes=NodeSelection(include=("b",)))
+    cluster.nodes.clear()
+    cluster.pods.clear()
+    cluster.evidence.clear()
+    cluster.desired = 0
+    conditions, nodes = messages(cluster)
+    words = "no node matches spec.nodes (include b); the Job waits for a matching node"
+    assert conditions["Progressing"] == words
+    assert nodes.skipped_names == "b"
+
+
+def test_as_many_names_as_can_be_included_make_a_short_message():
+    names = tuple(f"{n:0253}" for n in range(1000))
+    text = describe_skipped(skipped(cluster_with(nodes=NodeSelection(include=names))))
+    assert text.startswith("1000 nodes skipped (")
+    assert len(text) < 400
+
+
 def test_a_job_that_matches_no_node_says_what_it_asks_for():
     selection = NodeSelection(
         selector={
