@@ -273,7 +273,8 @@ class _Finder:
 
         Those of other revisions count no more anyway. If the revision alone is new, a pod that runs
         it already is the node's next try. If that revision is undone before the status has it, the
-        try that it ended goes on, and the pods before that one still do not count.
+        try that it ended goes on, and the pods before that one still do not count. The record may
+        have the revision that was undone by then.
         """
         revision = self._job.revision
         is_requested = self._is_requested(name, record.rerun)
@@ -286,8 +287,7 @@ class _Finder:
         if entry is not None and entry.revision in current:
             is_of_next_try = record.revision != revision and not is_requested
             found += [] if is_of_next_try else [entry.pod_uid]
-        if record.revision in self._current_revisions():
-            found += record.earlier_pods
+        found += record.earlier_pods
         return tuple(dict.fromkeys(filter(None, found)))[:_EARLIER_PODS]
 
     def _has_started_pod(self, name: str) -> bool:

@@ -12,6 +12,7 @@ from daemonset_job.api.numbered import number_of
 from daemonset_job.api.report_status import parse_report_status
 from daemonset_job.api.rerun import RerunRequest, parse_rerun
 from daemonset_job.api.rollout import Rollout
+from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.plan import (
     ChangeNodes,
@@ -252,6 +253,26 @@ def test_a_completed_node_stays_so_when_late_evidence_replaces_its_own() -> None
     for _ in range(3):
         assert released(run(cluster)) == []
     assert conditions(cluster)["Complete"][0] == "True"
+
+
+def test_a_request_on_record_outlives_a_change_that_is_undone_before_the_status_has_it() -> None:
+    cluster = completed("a")
+    request(cluster, "a@1")
+    run(cluster)
+    (first,) = cluster.pods
+    cluster.pods, cluster.desired, cluster.scheduled = [], 0, 0
+    taint = Taint("node.kubernetes.io/network-unavailable", "NoSchedule")
+    cluster.nodes["a"] = replace(cluster.nodes["a"], taints=(taint,))
+    run(cluster)
+    assert recorded(cluster)["state"] == "Unreachable"
+    status, spec = cluster.job.status, cluster.job.spec
+    change(cluster, script="another")
+    run(cluster)
+    cluster.job = replace(cluster.job, status=status)  # the API server refused it
+    change(cluster, script=spec.script)
+    run(cluster)
+    assert recorded(cluster)["earlierPods"] == [first.uid]
+    assert conditions(cluster)["Complete"][0] == "False"
 
 
 # --- the same text again ---------------------------------------------------------------------
