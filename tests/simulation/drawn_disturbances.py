@@ -98,7 +98,7 @@ def _with_template(schedule: Schedule, pod_spec: Raw) -> Schedule:
 # --- edits -------------------------------------------------------------------------------
 
 
-def _selection(schedule: Schedule, rng: Random) -> str:
+def random_selection(schedule: Schedule, rng: Random) -> str:
     """Return a selection of nodes in words, see `edits`."""
     names = [node.name for node in schedule.nodes]
     label = rng.choice(("zone=a", "zone=a", "zone=b", "slot=1", "slot=01", ""))
@@ -113,14 +113,14 @@ def _edits(schedule: Schedule, rng: Random) -> Schedule:
     job = schedule.jobs[0]
     slots = [replace(node, slot=rng.choice(("1", "01"))) for node in schedule.nodes]
     schedule = replace(schedule, nodes=tuple(slots))
-    if rng.random() < 0.7 and (nodes := selection(_selection(schedule, rng))):
+    if rng.random() < 0.7 and (nodes := selection(random_selection(schedule, rng))):
         schedule = replace(
             schedule,
             jobs=(replace(job, spec={**job.spec, "nodes": nodes}), *schedule.jobs[1:]),
         )
     for _ in range(rng.choice((1, 1, 2, 3))):
         at, back = _when(schedule, rng), float(rng.choice((0, 0, 0, 1, 5, 20)))
-        words = rng.choice(("", _selection(schedule, rng)))
+        words = rng.choice(("", random_selection(schedule, rng)))
         if rng.random() < 0.15:
             limit = Disturbance(at, "edit", job.key, rng.choice("0136"), "backoffLimit", back)
             schedule = _with(schedule, limit)

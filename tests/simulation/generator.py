@@ -18,6 +18,7 @@ from tests.simulation import (
     reimages,
     scheduled_jobs,
     undone_changes,
+    undone_selections,
     zones,
 )
 from tests.simulation.continuous_jobs import with_continuous_jobs
@@ -58,6 +59,11 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (
+        undone_selections.FIRST_SEED,
+        "undone selections",
+        undone_selections.with_undone_selections,
+    ),
     (undone_changes.FIRST_SEED, "undone changes", undone_changes.with_undone_changes),
     (exit_codes.FIRST_SEED, "exit codes", exit_codes.with_exit_codes),
     (reimages.FIRST_SEED, "reimages", reimages.with_reimages),

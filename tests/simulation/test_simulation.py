@@ -20,6 +20,7 @@ from tests.simulation import (
     reimages,
     scheduled_jobs,
     undone_changes,
+    undone_selections,
     zones,
 )
 from tests.simulation.generator import generate_schedule
@@ -53,6 +54,8 @@ REIMAGED = range(reimages.FIRST_SEED, reimages.FIRST_SEED + 60)
 EXIT_CODES = range(exit_codes.FIRST_SEED, exit_codes.FIRST_SEED + 60)
 # Those with changes that are undone while a user asks for more.
 UNDONE = range(undone_changes.FIRST_SEED, undone_changes.FIRST_SEED + 60)
+# Those with changes of the selection, and suspensions, that are undone as fast.
+UNDONE_SELECTIONS = range(undone_selections.FIRST_SEED, undone_selections.FIRST_SEED + 60)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
@@ -66,6 +69,7 @@ RANGES = {
     "reimages": REIMAGED,
     "exit codes": EXIT_CODES,
     "undone changes": UNDONE,
+    "undone selections": UNDONE_SELECTIONS,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.

@@ -15,6 +15,8 @@ FIRST_SEED = 10_000_000_000
 SHARE_RELEASED = 0.2
 SHARE_ONE_AT_A_TIME = 0.3
 SHARE_RETRIED = 0.4
+# Seconds until a change is undone.
+BACK = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0)
 # What makes another change of a Job or its nodes, and what ends its run.
 _LEFT_OUT = {"edit", "zone", "select", "suspend"}
 
@@ -49,15 +51,15 @@ def _requests(schedule: Schedule, key: str, rng: Random) -> list[Disturbance]:
             found.append(Disturbance(round(at + rng.uniform(0, 6), 2), "retry", key))
         for _ in range(rng.choice((1, 1, 2))):
             changed = round(max(at + rng.uniform(-1, 8), 0.0), 2)
-            back = rng.choice((0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0))
+            back = rng.choice(BACK)
             image = f"example/task:{rng.randrange(2, 9)}"
             found.append(Disturbance(changed, "edit", key, image, "image", back))
-            found += _obstacle(changed, rng)
+            found += obstacle(changed, rng)
         at = round(at + rng.choice((0.1, 1.0, 4.0, 15.0)), 2)
     return found
 
 
-def _obstacle(at: float, rng: Random) -> list[Disturbance]:
+def obstacle(at: float, rng: Random) -> list[Disturbance]:
     """Return what keeps the controller from the writes of a change; in a tenth of cases nothing."""
     before, drawn = round(max(at - 0.3, 0.0), 2), rng.random()
     if drawn < 0.5:

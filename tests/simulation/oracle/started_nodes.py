@@ -8,7 +8,7 @@ unreachable, or failed before its task has started, counts as long as that is on
 whose pod is deleted to take the start of the run back.
 
 For policy Continuous, a start in a pod of an earlier revision counts only once the ledger has had
-the node, however late it is. A start that is on record for the newest revision counts also if there
+the node, however late it is. The same is so if a change that was undone is on record since. A start that is on record for the newest revision counts also if there
 was none. A kubelet reports such a start of a pod that has ended with its node's shutdown.
 """
 
@@ -85,6 +85,8 @@ class StartedNodes:
             elif is_marked or record.get("state") in {"Active", "Unreachable", "Failed"}:
                 now_recorded.add(key)
                 self.recorded.setdefault(key, (now, where))
+            if not record.get("attempts") and record.get("revision") != self.started.get(key):
+                self.started.pop(key, None)
         for key, (_, found) in list(self.recorded.items()):
             if key[0] == job_uid and found == where and key not in now_recorded:
                 del self.recorded[key]
