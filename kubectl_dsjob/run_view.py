@@ -348,7 +348,13 @@ def _clean_totals(totals: NodeTotals | None) -> NodeTotals:
 
 
 def _clean_results(results: Mapping[str, str]) -> dict[str, str]:
-    return {_name(key): _text(value) for key, value in results.items()}
+    return {_name(key): _value(value) for key, value in results.items()}
+
+
+def _value(text: str) -> str:
+    """Return a result with all of its blanks: it is data, and not a sentence."""
+    shown = "".join(c if c.isprintable() else " " for c in text[: TEXT_LIMIT + 1])
+    return shown if len(shown) <= TEXT_LIMIT else f"{shown[: TEXT_LIMIT - 1]}…"
 
 
 def _batch(progress: RolloutProgress | None, phase: Phase | None) -> str:

@@ -39,8 +39,9 @@ class Findings:
     # The newest attempt, from 1, whose log ended without a token; 0 if none is known for certain.
     attempt: int = 0
     _progress_at: str = field(default="", repr=False, compare=False)
-    # The time of the line with each result. A short read may end after a stream has delivered newer
-    # lines; its older values must not replace theirs.
+    # The time of the line with each result, or that of an earlier line if the clock was set back in
+    # between. A short read may end after a stream has delivered newer lines; its older values must
+    # not replace theirs.
     _result_times: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -54,37 +55,40 @@ class Findings:
         unlisted = {self.unlisted_result: None} if self.unlisted_result else {}
         return {**unlisted, **self.results}
 
-    def add(self, matcher: Classifier, lines: Iterable[Line]) -> None:
+    def add(self, matcher: Classifier, lines: Iterable[Line], newest_at: str = "") -> None:
         """Add whole lines in order, up to the first token; idempotent.
 
         A line without a time is a fragment or an error message of the kubelet, and is ignored.
+        `newest_at` is the latest time of the lines of this answer before them. A later line may
+        have an earlier time, if the clock of its node was set back.
         """
         for line in lines:
             if self.is_final:
                 return
             if not line.timestamp:
                 continue
+            newest_at = max(newest_at, line.timestamp)
             found = matcher.classify(line.data, truncated=line.truncated)
             if found is not None:
-                self._add_finding(found, line.timestamp)
+                self._add_finding(found, line.timestamp, newest_at)
 
-    def _add_finding(self, found: Finding, timestamp: str) -> None:
+    def _add_finding(self, found: Finding, timestamp: str, newest_at: str) -> None:
         match found:
             case Completed():
                 self.completed_at = timestamp
                 # An answer evaluated before this one may have had newer lines.
-                self._drop_results(lambda at: at > self.completed_at)
+                self._drop_results(lambda at: at > newest_at)
             case Failed():
                 self.failed_at = timestamp
             case Result(name, value):
-                if timestamp >= self._result_times.get(name, ""):
+                if newest_at >= self._result_times.get(name, ""):
                     self.results[name] = value
-                    self._result_times[name] = timestamp
+                    self._result_times[name] = newest_at
             case UnlistedResult(name):
                 self.unlisted_result = self.unlisted_result or name
             case Progress() as progress:
-                if timestamp >= self._progress_at:
-                    self.progress, self._progress_at = progress, timestamp
+                if newest_at >= self._progress_at:
+                    self.progress, self._progress_at = progress, newest_at
 
     def drop_results_before(self, timestamp: str) -> None:
         """Drop the results printed before a gap: they may have been printed again in it."""

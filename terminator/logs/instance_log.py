@@ -80,6 +80,7 @@ class StreamRead:
         self._from = log.cursor
         self._parser = LogParser(log.cursor)
         self._first_at = ""
+        self._newest_at = log.cursor.timestamp
 
     @property
     def since(self) -> datetime | None:
@@ -113,7 +114,8 @@ class StreamRead:
                 self._first_at = self._from.timestamp
         findings = self._log.findings
         findings.remember(lines)
-        findings.add(self._matcher, lines)
+        findings.add(self._matcher, lines, self._newest_at)
+        self._newest_at = max(self._newest_at, *(line.timestamp for line in lines), "")
         if self._first_at:
             span = Span(self._first_at, self._parser.cursor.timestamp, self._parser.has_seen_cursor)
             self._log.take_stream(span)

@@ -133,13 +133,15 @@ class TailRead:
         self.is_whole = self._from is None and not is_cut and not is_full
         ambiguous = lines[:1] if is_full and is_complete else []
         certain = lines[len(ambiguous) :]
-        self.findings.add(matcher, certain)
+        newest_at = self._from.timestamp if self._from is not None else ""
+        self.findings.add(matcher, certain, newest_at)
         if self._from is None:
             self.findings.last_lines = ()
         self.findings.remember(lines)
         # Without a time it is the kubelet's message that it cannot go on reading.
         unfinished = [line for line in parser.finish() if line.timestamp] if not is_cut else []
-        certain += self._take_unfinished(unfinished, matcher)
+        newest_at = max(newest_at, *(line.timestamp for line in certain), "")
+        certain += self._take_unfinished(unfinished, matcher, newest_at)
         is_contiguous = parser.has_seen_cursor and (not is_full or parser.has_all_of_cursor_time)
         self.span = self.span.combined_with(self._span_of(certain, is_full, is_contiguous))
         self.first_at = self.span.first_at or (unfinished[0].timestamp if unfinished else "")
@@ -164,14 +166,19 @@ class TailRead:
             times.insert(0, self._from.timestamp)
         return Span(times[0], max(times), is_contiguous or not is_full) if times else Span()
 
-    def _take_unfinished(self, lines: list[Line], matcher: Classifier) -> list[Line]:
-        """Evaluate a last line without newline; return it if it counts."""
+    def _take_unfinished(
+        self, lines: list[Line], matcher: Classifier, newest_at: str
+    ) -> list[Line]:
+        """Evaluate a last line without newline; return it if it counts.
+
+        `newest_at` is the latest time of the lines before it.
+        """
         self.findings.remember(lines)
         is_result = not self._matcher.has_token and _has_results(lines, matcher)
         if not is_result and not _decides(lines, matcher):
             return []
         if lines == [self._confirmed]:
-            self.findings.add(matcher, lines)
+            self.findings.add(matcher, lines, newest_at)
             return lines
         self.unfinished = lines[0]
         return []

@@ -1,7 +1,7 @@
 """The earlier failures of each node: kept in its record when a retry or a token replaces one.
 
-This is the only place that adds to them. They are only appended to, and a list that becomes too
-long loses its oldest entries, which stay counted.
+This is the only place that changes them. They are only appended to. A list that becomes too long,
+or for which a shard has no room, loses its oldest entries, which stay counted.
 """
 
 from __future__ import annotations
@@ -62,6 +62,27 @@ def keep_failures(
 def has_failures(record: NodeRecord) -> bool:
     """Return whether the node has failed before, in a try that is over."""
     return _count(record) > 0
+
+
+def with_fewer_failures(records: Mapping[str, NodeRecord], excess: int) -> dict[str, NodeRecord]:
+    """Return the records without failures that take `excess` bytes; they stay counted.
+
+    Of the nodes that have most of them, the oldest ones go first.
+    """
+    fewer = dict(records)
+    for kept in reversed(range(FAILURES_KEPT)):
+        for name, record in fewer.items():
+            if excess <= 0:
+                return fewer
+            if len(record.failures) <= kept:
+                continue
+            dropped = len(record.failures) - kept
+            excess -= count_bytes(record.failures[:dropped])
+            omitted = record.omitted_failures + dropped
+            fewer[name] = replace(
+                record, failures=record.failures[dropped:], omitted_failures=omitted
+            )
+    return fewer
 
 
 def _count(record: NodeRecord) -> int:

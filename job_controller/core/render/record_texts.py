@@ -1,7 +1,8 @@
 """The texts in the records of one shard, shortened where the API server would refuse the shard.
 
 It refuses a write of more than 1.5 MiB, whatever it has to record. So what happened to a node is
-always kept, and its message gives way. Only shards of a rollout have more than 250 nodes.
+always kept, and its message gives way. If that is not enough, earlier failures are only counted.
+Only shards of a rollout have more than 250 nodes.
 
 The sizes are bounds, because to render a thousand nodes takes longer than the rest of a reconcile.
 The room does not depend on the lines on record, but on all that the terminator may write: both
@@ -21,7 +22,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.shard_room import BARE_BYTES, NODES_PER_ROLLOUT_SHARD, SHARD_BYTES
 from daemonset_job.api.states import NodeState
-from job_controller.core.render.node_failures import count_bytes
+from job_controller.core.render.node_failures import count_bytes, with_fewer_failures
 from job_controller.core.text.sanitize import single_line
 
 # What etcd takes for an object, see `max-request-bytes`.
@@ -72,7 +73,12 @@ def fit_record_texts(
         if size > kept
     }
     records = {**records, **shortened}
-    return records if limit else _with_fewer_pods(records)
+    if limit:
+        return records
+    records = _with_fewer_pods(records)
+    room = _room_for_messages(report, records, has_results=has_results)
+    room -= sum(_MESSAGE_FRAME + json_bytes(records[name].message) for name in sizes)
+    return with_fewer_failures(records, -room)
 
 
 @lru_cache(_REMEMBERED)

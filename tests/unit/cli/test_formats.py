@@ -1,5 +1,7 @@
 """Pure formatting: what is printed of a run, by golden files and at the bounds."""
 
+import csv
+import io
 import json
 import re
 from dataclasses import replace
@@ -450,6 +452,17 @@ def test_a_continuous_job_has_not_ended_before_the_controller_has_seen_what_was_
 
     assert view().is_ended
     assert not view(**asked).is_ended
+
+
+@pytest.mark.parametrize("value", ['{"mount": "a  b"}', " 1   /var", "x" * 1024, "", "é" * 512])
+def test_a_result_is_shown_with_all_of_its_blanks(value):
+    """A program may compare it, or split it by columns."""
+    found = {"nodeUID": "u", "completedAt": "2026-01-01T11:59:00Z", "results": {"disk": value}}
+    rows = result_rows(view_of({"uid": "u", "state": "Completed"}, found))
+    assert json.loads(format_rows(*rows, Output.JSON)) == [{"node": "a", "disk": value}]
+    assert list(csv.DictReader(io.StringIO(format_rows(*rows, Output.CSV)))) == [
+        {"node": "a", "disk": value}
+    ]
 
 
 def test_a_result_has_its_own_key_whatever_its_name_is():

@@ -11,6 +11,7 @@ from daemonset_job.api.container import Container
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.json_text import json_bytes
 from daemonset_job.api.names import RETRY_LIMIT
+from daemonset_job.api.node_failure import NodeFailure
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report import JobReport, parse_report
 from daemonset_job.api.report_status import ReportStatus
@@ -63,7 +64,13 @@ def size_of(report, records, rows=(), spec=SPEC):
 def facts(records):
     """Return the records without what may give way."""
     return {
-        name: replace(record, message="", earlier_pods=record.earlier_pods[:LEAST_EARLIER_PODS])
+        name: replace(
+            record,
+            message="",
+            earlier_pods=record.earlier_pods[:LEAST_EARLIER_PODS],
+            failures=(),
+            omitted_failures=len(record.failures) + record.omitted_failures,
+        )
         for name, record in records.items()
     }
 
@@ -182,6 +189,26 @@ def test_large_results_take_the_room_of_messages():
     assert size_of(report, written(report, records, has_results=True)) < OBJECT_BYTES - 4096
 
 
+@pytest.mark.parametrize("spec", [SPEC, {**SPEC, "manifest": "x", "args": []}])
+def test_results_that_a_job_declares_later_take_the_room_of_failures(spec):
+    """Each node has failed with the first script; the corrected one prints results, too."""
+    message = "exit 2 after 7 attempts: 'disk full'"
+    failed = failed_record(message, **CONTINUOUS | {"earlier_pods": ("e" * 36,) * 2})
+    records = dict.fromkeys(names(1000, 63), failed)
+    entry = Evidence("u" * 36, pod="p" * 63, pod_uid="p" * 36, last_lines=("disk full",), attempt=7)
+    report = shard(records, dict.fromkeys(records, entry), spec)
+    begun = {
+        name: replace(record, state=NodeState.ACTIVE, message="", retry="2", exit_code=None)
+        for name, record in records.items()
+    }
+    before = keep_failures([report], begun)
+    records = written(report, before, has_results=True)
+    done = replace(entry, completed_at=STAMP, last_lines=(), results={"a": "x" * 390})
+    report = shard(records, dict.fromkeys(records, done), spec)
+    assert size_of(report, before, spec=spec) > OBJECT_BYTES
+    assert size_of(report, records, spec=spec) < OBJECT_BYTES - 4096
+
+
 def test_a_large_manifest_takes_the_room_of_messages():
     """Of a Job that lists its nodes by name, with a script full of what HTML gives a meaning."""
     spec = {**SPEC, "manifest": "<" * 16 * 1024 + '"' * 64 * 1024}
@@ -271,6 +298,8 @@ records_of_any_kind = st.builds(
     selection=st.just("0123456789abcdef"),
     rerun=st.just("1-0123456789abcdef"),
     earlier_pods=st.lists(st.text("0", min_size=36, max_size=36), max_size=8).map(tuple),
+    failures=st.lists(st.builds(NodeFailure, message=st.text(max_size=60)), max_size=5).map(tuple),
+    omitted_failures=st.sampled_from([0, 2**31 - 1]),
 )
 
 

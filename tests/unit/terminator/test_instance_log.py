@@ -178,6 +178,16 @@ def test_a_check_drops_nothing_that_a_stream_has_seen_without_a_gap():
     assert log.results == {"ip": "1"}
 
 
+@pytest.mark.parametrize("seconds", [(1, 5, 3), (5, 3, 4), (5, 3, 6)])
+def test_a_stream_takes_the_last_result_although_the_clock_was_set_back(seconds):
+    log = InstanceLog()
+    stream = StreamRead(MATCHER, log)
+    for second, text in zip(seconds, (IP, IP2, b"done"), strict=True):
+        stream.feed(f"{stamp(second)} ".encode() + text + b"\n")
+    assert log.findings.completed_at
+    assert log.findings.results == {"ip": "2"}
+
+
 def test_short_read_ahead_of_its_stream_drops_nothing():
     log = Log()
     log.write(IP)

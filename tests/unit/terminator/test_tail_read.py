@@ -1,5 +1,6 @@
 """A short read: what to ask, and what the answer proves. The kubelet is played by `answer`."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,6 +73,29 @@ def test_an_older_answer_does_not_take_back_newer_results():
     assert found.results == {"ip": "late"}
     read(records, found=found)
     assert (found.results, found.completed_at) == ({"ip": "late"}, at(2))
+
+
+@pytest.mark.parametrize("seconds", [(1, 5, 3), (5, 3, 3), (5, 3, 4), (5, 3, 6)])
+@pytest.mark.parametrize("token", [b"done", b"broken"])
+def test_the_last_result_counts_although_the_clock_was_set_back(seconds, token):
+    texts = (b"dsjob:result ip=1", b"dsjob:result ip=2", token)
+    moments = [at(1000 * second) for second in seconds]
+    records = [(*record, True) for record in zip(moments, texts, strict=True)]
+    found = read(records)[0].findings
+    assert found.results == {"ip": "2"}
+    assert moments[2] in {found.completed_at, found.failed_at}
+    # So it is if an earlier read has seen the beginning.
+    again = Findings()
+    read(records[:1], found=again)
+    assert read(records, found=again)[0].findings == found
+
+
+def test_a_last_line_without_newline_counts_although_the_clock_was_set_back():
+    matcher = Matcher(None, results=("ip",))
+    records = [(at(5000), b"dsjob:result ip=1", True), (at(3000), b"dsjob:result ip=2", False)]
+    tail, _ = read(records, matcher=matcher)
+    tail, _ = read(records, unfinished=tail.unfinished, matcher=matcher)
+    assert tail.findings.results == {"ip": "2"}
 
 
 def test_a_short_log_takes_one_request():
