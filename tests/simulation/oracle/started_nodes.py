@@ -8,8 +8,9 @@ unreachable, or failed before its task has started, counts as long as that is on
 whose pod is deleted to take the start of the run back.
 
 For policy Continuous, a start in a pod of an earlier revision counts only once the ledger has had
-the node, however late it is. The same is so if a change that was undone is on record since. A start that is on record for the newest revision counts also if there
-was none. A kubelet reports such a start of a pod that has ended with its node's shutdown.
+the node, however late it is. The same is so if a change that was undone is on record since. A start
+that is on record for the newest revision counts also if there was none. A kubelet reports such a
+start of a pod that has ended with its node's shutdown.
 """
 
 from __future__ import annotations
