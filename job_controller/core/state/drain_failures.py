@@ -18,6 +18,7 @@ from job_controller.core.state.evictions import (
 from job_controller.core.state.first_seen import node_draining
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_exits import failed_record
+from job_controller.core.state.node_unreachable import unreachable_reason
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
 
 # As much as the longest message of another failure, which ends with the last line of a log. A
@@ -46,6 +47,9 @@ def drain_failure(
     if due_at is None or context.now < due_at:
         return None, due_at
     left = describe_left(found) if found is not None else "its pods cannot be listed"
+    if not inputs.node.ready and inputs.node.ready_changed_at is not None:
+        # Nothing ends there. Without this, a pod or its budget would seem to be the cause.
+        left = f"{unreachable_reason(inputs.node, None)[1]}; {left}"
     words = f"not drained within drain.timeoutSeconds ({drain.timeout_seconds} s): {left}"
     return _failed(context, record, NodeReason.DRAIN_TIMED_OUT, words), None
 
