@@ -211,7 +211,8 @@ def _draining(
     """Return the record of a node that is drained: since when, and which pods have yet to leave."""
     began = None
     if known is not None and (known.uid, known.retry) == (record.uid, record.retry):
-        began = known.drain_started_at
+        is_back = known.state == NodeState.UNREACHABLE != record.state
+        began = None if is_back else known.drain_started_at
     is_blocked = found is not None and found.is_blocked
     return replace(
         record,

@@ -15,6 +15,7 @@ from daemonset_job.api.names import START_GATE
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.rollout import Rollout, WindowSpec
 from daemonset_job.api.states import NodeState
+from daemonset_job.api.times import parse_time
 from job_controller.core.decide import decide
 from job_controller.core.drain_actions import (
     CordonNodes,
@@ -50,6 +51,7 @@ WEB = DrainedPod("shop", "web-1", "web-uid", {}, "ReplicaSet")
 LEFT = NodeDrain()
 DRAIN = Drain(timeout_seconds=60, grace_period_seconds=7)
 TURN = "2026-01-02T03:03:05Z"
+BEGAN = parse_time(TURN)
 
 
 def waiting(*names, drain=DRAIN, cordon=False, **changes):
@@ -211,11 +213,19 @@ def test_a_node_that_is_away_and_waits_for_another_job_is_reported_as_unreachabl
     assert reason_of(plan) == "NodesUnreachable"
 
 
-def test_a_drain_that_fails_on_a_node_that_is_away_says_so():
+def test_no_drain_times_out_while_the_node_is_away_and_then_it_has_all_of_its_time():
+    found = {"a": NodeDrain((WEB,), due=(WEB,))}
     cluster = away(marked(turns(waiting("a"), "a", drainStartedAt=TURN)))
-    record = record_of(run(cluster, drains={"a": NodeDrain((WEB,))}))
-    assert record.reason == NodeReason.DRAIN_TIMED_OUT
-    assert "(60 s): the node has not been Ready since" in record.message
+    plan = run(cluster, seen=timedelta(seconds=5), drains=found)
+    assert (record_of(plan).state, record_of(plan).drain_started_at) == (NodeState.WAITING, BEGAN)
+    late = NOW + timedelta(hours=1)
+    record = record_of(run(cluster, late, drains=found))
+    assert (record.state, record.drain_started_at) == (NodeState.UNREACHABLE, BEGAN)
+    marked(cluster)
+    record = record_of(run(cluster, late, drains=found))
+    assert (record.state, record.drain_started_at) == (NodeState.WAITING, late)
+    plan = run(cluster, late + timedelta(seconds=61), drains=found)
+    assert record_of(plan).reason == NodeReason.DRAIN_TIMED_OUT
 
 
 def test_a_drain_that_this_controller_has_not_tried_does_not_time_out():
