@@ -29,7 +29,7 @@ from job_controller.core.plan import (
     refused_write,
 )
 from job_controller.core.pod_actions import last_deletions, pod_actions
-from job_controller.core.preparation import prepare_nodes, with_preparation
+from job_controller.core.preparation import plan_deleted, prepare_nodes, with_preparation
 from job_controller.core.render.events import (
     exit_events,
     is_alteration_unrecorded,
@@ -97,8 +97,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     show what is recorded just now are deleted last.
     """
     job = snapshot.job
-    if (unstarted := plan_unstarted(snapshot, now)) is not None:
-        return unstarted
+    if (other := plan_deleted(snapshot) or plan_unstarted(snapshot, now)) is not None:
+        return other
     counts = count_nodes(snapshot, now)
     run = evaluate_run(snapshot, counts, now)
     facts = find_facts(snapshot, counts, run, now)

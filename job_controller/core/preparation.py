@@ -27,9 +27,7 @@ from job_controller.core.drain_actions import (
     NodeCordon,
     UncordonNodes,
 )
-from job_controller.core.plan import (
-    Action,
-)
+from job_controller.core.plan import Action, Plan, RefusedWrite
 from job_controller.core.rollout.kept_nodes import has_taken_turn
 from job_controller.core.state.cordons import find_own_cordons, mark_of, other_mark
 from job_controller.core.state.evictions import NodeDrain, describe_left
@@ -194,7 +192,17 @@ def _prepared(record: NodeRecord, known: NodeRecord) -> NodeRecord:
 
 
 def _in_use(record: NodeRecord, words: str) -> NodeRecord:
-    return replace(record, reason=NodeReason.NODE_IN_USE, message=single_line(words))
+    return replace(record, reason=NodeReason.NODE_IN_USE, message=_after_absence(record, words))
+
+
+def _after_absence(record: NodeRecord, words: str) -> str:
+    """Return the message of a node that waits for `words`: one that is away says that first.
+
+    Its reason is what it waits for: that shows that its gate was not removed.
+    """
+    is_away = record.state == NodeState.UNREACHABLE
+    parts = (record.message, words) if is_away else (words,)
+    return single_line("; ".join(filter(None, parts)), _MESSAGE_LIMIT)
 
 
 def _draining(
@@ -203,14 +211,40 @@ def _draining(
     """Return the record of a node that is drained: since when, and which pods have yet to leave."""
     began = None
     if known is not None and (known.uid, known.retry) == (record.uid, record.retry):
-        began = known.drain_started_at
+        is_back = known.state == NodeState.UNREACHABLE != record.state
+        began = None if is_back else known.drain_started_at
     is_blocked = found is not None and found.is_blocked
     return replace(
         record,
         drain_started_at=began or whole_seconds(now),
         reason=NodeReason.DRAIN_BLOCKED if is_blocked else NodeReason.DRAINING,
-        message=single_line(describe_left(found), _MESSAGE_LIMIT) if found is not None else "",
+        message=_after_absence(record, describe_left(found) if found is not None else ""),
     )
+
+
+def plan_deleted(snapshot: Snapshot) -> Plan | None:
+    """Return the plan of a Job that is being deleted, which lifts cordons; None for any other one.
+
+    Foreground deletion keeps the Job until its last pod is gone. On a machine that is down no pod
+    ends, and the other nodes are not to stay cordoned for that long.
+    """
+    if not snapshot.job.is_terminating:
+        return None
+    if not (found := find_own_cordons(snapshot)):
+        return Plan()
+    if RefusedWrite.CORDON in snapshot.refusals:
+        return Plan(requeue_after=snapshot.retry_seconds)
+    over = tuple(cordon for cordon in found if not _is_at_work_after_end(snapshot, cordon.node))
+    actions = (UncordonNodes(over),) if over else ()
+    return Plan(actions=actions, requeue_after=IN_USE_SECONDS)
+
+
+def _is_at_work_after_end(snapshot: Snapshot, name: str) -> bool:
+    """Return whether a task may be at work on a node that can be reached, after the run is over."""
+    node, evidence = snapshot.nodes[name], merge_evidence(snapshot).get(name)
+    is_completed = evidence is not None and evidence.completes(node.uid)
+    pods = (pod for pod in snapshot.all_pods if pod.node_name == name)
+    return node.ready and not is_completed and any(_may_run(pod, is_over=True) for pod in pods)
 
 
 def _find_over(

@@ -46,8 +46,6 @@ def plan_unstarted(snapshot: Snapshot, now: datetime) -> Plan | None:
 
     A begin that only this process knows of is recorded first: no such start may be taken back.
     """
-    if snapshot.job.is_terminating:
-        return Plan()
     if snapshot.job.status.start_time is None:
         return plan_start(snapshot, now)
     return plan_record_of_begin(snapshot) or plan_taking_back(snapshot, now)

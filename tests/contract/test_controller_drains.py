@@ -236,6 +236,21 @@ async def test_a_deleted_job_leaves_no_cordon(server, cluster):
         await until(lambda: is_clean(server), 30)
 
 
+async def test_a_job_whose_deletion_takes_long_leaves_no_cordon(server, cluster):
+    put_pod(server)
+    server.fail_next("POST", EVICTION, 429, 10_000, message=BUDGET)
+    async with running(server):
+        cluster.apply(**DRAIN)
+        await until(lambda: is_cordoned(server))
+        # As in a foreground deletion, which waits for the last pod.
+        job, now = server.get(JOBS, "sample"), format_time(server.clock.now())
+        deletion = {"deletionTimestamp": now, "finalizers": ["foregroundDeletion"]}
+        deleted = {**job, "metadata": {**job["metadata"], **deletion}}
+        server.storage.commit((JOBS.group, JOBS.plural), "MODIFIED", deleted, job)
+        await until(lambda: is_clean(server), 30)
+        assert server.exists(JOBS, "sample")
+
+
 async def test_a_job_that_is_deleted_while_no_controller_runs_leaves_no_cordon(server, cluster):
     async with running(server):
         cluster.apply(cordon=True)

@@ -14,7 +14,8 @@ from tests.simulation.disturbances import PODS_END_SECONDS
 from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import ignores_nodes_without_pod
 from tests.simulation.run import simulate
-from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task, Workload
+from tests.simulation.server import JOBS
 from tests.simulation.start_mutants import never_fails_unstarted_tasks
 
 SPEC = {"image": "example/task:1"}
@@ -311,3 +312,22 @@ def test_a_change_that_is_undone_at_once_does_not_end_the_step_of_a_node_at_work
 def test_a_rerun_that_a_change_meets_is_not_lost_when_the_change_is_undone(seed):
     """What a node had completed before the request counted again; in three it is away."""
     assert not simulate(generate_schedule(seed)).violations
+
+
+def test_a_machine_that_dies_while_it_is_drained_fails_no_run_that_may_lose_nodes():
+    """Nothing ends there, so its drain timed out: the node had failed, and so had the run."""
+    nodes = tuple(NodePlan(f"n{number}", (Task("done", 50.0),)) for number in range(4))
+    spec = {
+        **SPEC,
+        "drain": {"timeoutSeconds": 45},
+        "rollout": {"maxParallel": 2},
+        "failurePolicy": {"maxUnreachableNodes": 1},
+    }
+    down = Disturbance(3.0, "down", what="n0", seconds=90.0)
+    drawn = replace(
+        schedule(nodes, spec, down), workloads=(Workload("web", replicas=4, grace=10.0),)
+    )
+    left = []
+    found = simulate(drawn, look=lambda world: left.extend(world.server.all(JOBS)))
+    # The Job has succeeded: it is deleted.
+    assert (found.violations, left) == ((), [])

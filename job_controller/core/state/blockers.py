@@ -8,6 +8,7 @@ from typing import assert_never
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason, ProgressingReason
 from daemonset_job.api.states import NodeState
 from job_controller.core.desired.limits import (
@@ -282,12 +283,18 @@ def _failures_blocker(job: Job, counts: NodeCounts) -> Blocker | None:
     )
 
 
+def _reason_of(record: NodeRecord) -> str:
+    """Return why a node makes no progress. While it is away, nothing else it waits for matters."""
+    is_away = record.state == NodeState.UNREACHABLE and record.reason != NodeReason.NODE_TAINTED
+    return NodeReason.NODE_NOT_READY if is_away else record.reason
+
+
 def _node_blocker(counts: NodeCounts) -> Blocker | None:
     by_reason: dict[str, list[str]] = defaultdict(list)
     open_ = {name: node.record for name, node in counts.nodes.items() if not node.replace_pod}
     for name, record in (*open_.items(), *counts.absent.items()):
         if record.state in {NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE}:
-            by_reason[record.reason].append(name)
+            by_reason[_reason_of(record)].append(name)
     for reason, (condition, words) in _NODE_BLOCKERS.items():
         if nodes := by_reason.get(reason):
             message = counts.record(min(nodes)).message

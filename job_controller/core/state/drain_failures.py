@@ -9,6 +9,7 @@ from typing import Final
 from daemonset_job.api.drain import Drain
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.states import NodeState
 from job_controller.core.state.evictions import (
     NodeDrain,
     describe_left,
@@ -18,6 +19,7 @@ from job_controller.core.state.evictions import (
 from job_controller.core.state.first_seen import node_draining
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_exits import failed_record
+from job_controller.core.state.node_unreachable import is_away
 from job_controller.core.text.sanitize import DETAIL_LIMIT, single_line
 
 # As much as the longest message of another failure, which ends with the last line of a log. A
@@ -42,7 +44,10 @@ def drain_failure(
         words = f"the node is not drained: {describe_refused(found)}"
         return _failed(context, record, NodeReason.DRAIN_REFUSED, words), None
     seen_at = context.first_seen(node_draining(inputs.node, known.drain_started_at))
-    due_at = _times_out_at(context, drain, (known.drain_started_at, seen_at), found)
+    # On a node that is away no pod ends. Once it is back, its drain begins again.
+    is_held = known.state == NodeState.UNREACHABLE or is_away(inputs.node)
+    began = (known.drain_started_at, seen_at)
+    due_at = _times_out_at(context, drain, began, found) if not is_held else None
     if due_at is None or context.now < due_at:
         return None, due_at
     left = describe_left(found) if found is not None else "its pods cannot be listed"

@@ -15,6 +15,11 @@ from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_context import NodeInputs, RunContext
 
 
+def is_away(node: Node) -> bool:
+    """Return whether a node is not Ready. One that has yet to say anything of it is not away."""
+    return not node.ready and node.ready_changed_at is not None
+
+
 def find_unreachable(
     context: RunContext, record: NodeRecord, inputs: NodeInputs
 ) -> tuple[NodeRecord | None, datetime | None]:
@@ -24,7 +29,7 @@ def find_unreachable(
     the controller. A Ready node counts as not Ready while its condition keeps the pod off.
     """
     node = inputs.node
-    if inputs.blocking_taint is None and (node.ready or node.ready_changed_at is None):
+    if inputs.blocking_taint is None and not is_away(node):
         return None, None
     first = context.first_seen(node_not_ready(node, context.retry))
     limit = add_seconds(first, context.unreachable_seconds)

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.drain import CordonMark, Drain
 from daemonset_job.api.drained_pod import DrainedPod
+from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.names import START_GATE
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.rollout import Rollout, WindowSpec
+from daemonset_job.api.states import NodeState
+from daemonset_job.api.times import parse_time
 from job_controller.core.decide import decide
 from job_controller.core.drain_actions import (
     CordonNodes,
@@ -21,6 +25,7 @@ from job_controller.core.drain_actions import (
     UncordonNodes,
 )
 from job_controller.core.plan import (
+    Plan,
     RefusedWrite,
     RemoveSchedulingGates,
     WriteReportStatus,
@@ -40,12 +45,13 @@ from tests.unit.builders import (
     make_node,
     make_pod,
 )
-from tests.unit.core.runs import acts, reason_of, spec
+from tests.unit.core.runs import acts, reason_of, run, spec
 
 WEB = DrainedPod("shop", "web-1", "web-uid", {}, "ReplicaSet")
 LEFT = NodeDrain()
 DRAIN = Drain(timeout_seconds=60, grace_period_seconds=7)
 TURN = "2026-01-02T03:03:05Z"
+BEGAN = parse_time(TURN)
 
 
 def waiting(*names, drain=DRAIN, cordon=False, **changes):
@@ -174,6 +180,52 @@ def test_a_drain_that_takes_too_long_fails_the_node_and_frees_it():
     assert record.drain_started_at is None
     assert uncordoned(plan) == ["a"]
     assert (acts(plan, EvictPods), gates(plan)) == ([], [])
+
+
+def away(cluster):
+    """Return the cluster, in which the node a has been away for longer than it may be."""
+    node = replace(cluster.nodes["a"], ready=False, ready_changed_at=NOW - timedelta(hours=1))
+    cluster.nodes["a"] = node
+    return spec(cluster, failure_policy=FailurePolicy(FailureAction.CONTINUE))
+
+
+@pytest.mark.parametrize("answers", [{}, {"web-uid": "no"}])
+def test_a_node_that_is_away_while_it_is_drained_is_reported_as_unreachable(answers):
+    drain = Drain(timeout_seconds=3600)
+    cluster = away(marked(turns(waiting("a", drain=drain), "a", drainStartedAt=TURN)))
+    plan = run(cluster, drains={"a": NodeDrain((WEB,), answers=answers)})
+    record = record_of(plan)
+    assert record.state == NodeState.UNREACHABLE
+    assert record.message.startswith("the node has not been Ready since")
+    assert "1 pod has not left it yet (shop/web-1)" in record.message
+    assert reason_of(plan) == "NodesUnreachable"
+    # Its gate was not removed: the reason says so.
+    assert record.reason in {NodeReason.DRAINING, NodeReason.DRAIN_BLOCKED}
+
+
+def test_a_node_that_is_away_and_waits_for_another_job_is_reported_as_unreachable():
+    other = CordonMark("default", "other", "other-uid")
+    cluster = away(marked(turns(waiting("a"), "a"), mark=other))
+    plan = run(cluster)
+    assert record_of(plan).reason == NodeReason.NODE_IN_USE
+    assert record_of(plan).message.startswith("the node has not been Ready since")
+    assert record_of(plan).message.endswith("has its turn there")
+    assert reason_of(plan) == "NodesUnreachable"
+
+
+def test_no_drain_times_out_while_the_node_is_away_and_then_it_has_all_of_its_time():
+    found = {"a": NodeDrain((WEB,), due=(WEB,))}
+    cluster = away(marked(turns(waiting("a"), "a", drainStartedAt=TURN)))
+    plan = run(cluster, seen=timedelta(seconds=5), drains=found)
+    assert (record_of(plan).state, record_of(plan).drain_started_at) == (NodeState.WAITING, BEGAN)
+    late = NOW + timedelta(hours=1)
+    record = record_of(run(cluster, late, drains=found))
+    assert (record.state, record.drain_started_at) == (NodeState.UNREACHABLE, BEGAN)
+    marked(cluster)
+    record = record_of(run(cluster, late, drains=found))
+    assert (record.state, record.drain_started_at) == (NodeState.WAITING, late)
+    plan = run(cluster, late + timedelta(seconds=61), drains=found)
+    assert record_of(plan).reason == NodeReason.DRAIN_TIMED_OUT
 
 
 def test_a_drain_that_this_controller_has_not_tried_does_not_time_out():
@@ -362,6 +414,37 @@ def test_a_run_that_has_failed_keeps_no_node_that_has_not_started():
     cluster = marked(at_work(), "b")
     spec(cluster, active_deadline_seconds=1)
     assert uncordoned(decide(cluster.snapshot(), NOW + timedelta(hours=1))) == ["b"]
+
+
+def deleted(cluster):
+    cluster.job = replace(cluster.job, is_terminating=True)
+    return cluster
+
+
+def test_a_job_that_is_being_deleted_keeps_only_cordons_of_tasks_at_work():
+    cluster = deleted(marked(marked(at_work()), "b"))
+    plan = decide(cluster.snapshot(), NOW)
+    assert uncordoned(plan) == ["b"]
+    assert plan.requeue_after is not None
+    cluster.pods = [make_pod("a", state="terminated", is_terminating=True)]
+    assert uncordoned(decide(cluster.snapshot(), NOW)) == ["a", "b"]
+    cluster.pods = []
+    cluster.nodes = {}
+    assert decide(cluster.snapshot(), NOW) == Plan()
+
+
+def test_a_job_that_is_being_deleted_leaves_no_cordon_where_its_task_is_done_or_cannot_be_ended():
+    cluster = deleted(at_work(evidence={"a": done("a")}))
+    assert uncordoned(decide(cluster.snapshot(), NOW)) == ["a"]
+    cluster = deleted(away(at_work()))
+    cluster.pods[0] = replace(cluster.pods[0], is_terminating=True)
+    assert uncordoned(decide(cluster.snapshot(), NOW)) == ["a"]
+
+
+def test_a_job_that_is_being_deleted_tries_again_while_its_uncordons_are_refused():
+    cluster = deleted(marked(waiting("a")))
+    plan = decide(cluster.snapshot(refusals={RefusedWrite.CORDON: "no"}), NOW)
+    assert (plan.actions, plan.requeue_after) == ((), 15.0)
 
 
 def test_a_node_that_left_the_run_is_uncordoned():
