@@ -167,7 +167,8 @@ class Caches(SharedInformers):
 
     def _wake_owner(self, found: DaemonSet, *, debounced: bool) -> None:
         for job in self._jobs.store.by_index("uid", found.owner_uid):
-            self._listener.job_affected((job.namespace, job.name), debounced=debounced)
+            if job.namespace == found.namespace:  # one elsewhere may carry a forged UID
+                self._listener.job_affected((job.namespace, job.name), debounced=debounced)
 
     def _report_changed(self, old: JobReport | None, new: JobReport | None) -> None:
         report = new or old

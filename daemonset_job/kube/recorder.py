@@ -3,7 +3,8 @@
 core/v1 Events: describe looks for them by ``involvedObject``, and their count and timestamps are
 what it prints as "x5 over 10m". Nothing depends on an event: they are sent by a task of their own,
 from a bounded queue, and what cannot be sent is dropped and counted. Namespaces are served in turn,
-and the one with the most events in line loses one if there are too many.
+and the one with the most events in line loses one if there are too many. One whose writes take
+longer than a second, because of a webhook for example, then delays only others like it.
 """
 
 import asyncio
@@ -19,8 +20,10 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import AlreadyExists, KubeError, NotFound
 from daemonset_job.kube.client.messages import clean_text
 from daemonset_job.kube.client.resource import EVENTS
-from daemonset_job.runtime.backoff import Backoff
+from daemonset_job.runtime.backoff import exponential_seconds
 from daemonset_job.runtime.clock import Clock
+from daemonset_job.runtime.worker import run_workers
+from daemonset_job.runtime.workqueue import WorkQueue
 
 EventType = Literal["Normal", "Warning"]
 
@@ -35,6 +38,11 @@ QUEUE_LIMIT = 1000
 # Objects and events remembered for limiting and counting; the least recently used goes first.
 MEMORY_LIMIT = 4096
 SEND_TIMEOUT_SECONDS = 10.0
+# A namespace with a write that takes longer is a slow one until a write is quicker. A write of
+# another one is broken off then, and made again as that of a slow namespace.
+QUICK_SECONDS = 1.0
+# How many namespaces are written to at a time: of the slow ones, and of the others.
+NAMESPACES_AT_ONCE = 4
 _ATTEMPTS = 4
 _BACKOFF_SECONDS = (0.5, 10.0)
 
@@ -63,6 +71,8 @@ class _Pending:
     first: datetime
     last: datetime
     times: int = 1
+    failures: int = 0
+    due_at: float = 0.0  # by the monotonic clock: no write is made earlier
 
 
 @dataclass(slots=True)
@@ -86,10 +96,14 @@ class EventRecorder:
         self._component = component
         self._instance = instance or component
         self._clock = clock
-        # By namespace and by name; none of them is empty. The namespace that comes next is first.
-        self._lines: OrderedDict[str, OrderedDict[str, _Pending]] = OrderedDict()
+        # By namespace and by name; none of them is empty.
+        self._lines: dict[str, OrderedDict[str, _Pending]] = {}
         self._waiting = 0
-        self._wake = asyncio.Event()
+        # By namespace: the event that was taken from the line, with its name.
+        self._taken: dict[str, tuple[str, _Pending]] = {}
+        self._quick: WorkQueue[str] = WorkQueue()
+        self._slow: WorkQueue[str] = WorkQueue()
+        self._slow_namespaces: OrderedDict[str, None] = OrderedDict()
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self._counts: OrderedDict[str, int] = OrderedDict()
         self.dropped = 0
@@ -124,47 +138,85 @@ class EventRecorder:
                 about, type_, reason, message, clean_text(action, REASON_LIMIT), now, now
             )
             self._waiting += 1
-            self._wake.set()
+            self._queue_of(about.namespace).add(about.namespace)
 
     def _make_room(self, namespace: str) -> bool:
         """Drop the newest event of the namespace with most; False if that would be this one."""
-        longest = max(self._lines.values(), key=len)
-        if len(longest) <= len(self._lines.get(namespace, ())) + 1:
+        fullest = max(self._lines, key=lambda each: len(self._lines[each]))
+        if len(self._lines[fullest]) <= len(self._lines.get(namespace, ())) + 1:
             return False
-        _, dropped = longest.popitem()
+        _, dropped = self._pop(fullest, last=True)
         self.dropped += dropped.times
-        self._waiting -= 1
         return True
 
+    def _pop(self, namespace: str, *, last: bool) -> tuple[str, _Pending]:
+        line = self._lines[namespace]
+        found = line.popitem(last=last)
+        if not line:
+            del self._lines[namespace]
+        self._waiting -= 1
+        return found
+
     async def run(self) -> None:
-        """Send what is in line, one by one, until cancelled."""
-        while True:
-            while self._lines:
-                namespace, line = self._lines.popitem(last=False)
-                name, pending = line.popitem(last=False)
-                if line:
-                    self._lines[namespace] = line
-                self._waiting -= 1
-                await self._send(name, pending)
-            self._wake.clear()
-            await self._wake.wait()
+        """Send what is in line, of each namespace one by one, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for queue, send in ((self._quick, self._send_quickly), (self._slow, self._send_slowly)):
+                group.create_task(
+                    run_workers(queue, send, count=NAMESPACES_AT_ONCE, on_error=_raise)
+                )
 
     # --- sending -----------------------------------------------------------------------
 
-    async def _send(self, name: str, pending: _Pending) -> None:
-        backoff = Backoff(*_BACKOFF_SECONDS)
-        while True:
+    def _queue_of(self, namespace: str) -> WorkQueue[str]:
+        return self._slow if namespace in self._slow_namespaces else self._quick
+
+    async def _send_quickly(self, namespace: str) -> float | None:
+        """Send the next event, unless that takes long; return the seconds until the one after."""
+        if namespace not in self._slow_namespaces:
             try:
-                await self._write(name, pending)
-            except KubeError as error:
-                if not error.is_retryable or backoff.failures + 1 >= _ATTEMPTS:
-                    self.dropped += pending.times
-                    # A namespace that is being deleted refuses events; that is no error.
-                    logger.bind(reason=pending.reason, error=str(error)).debug("dropped an event")
-                    return
-                await asyncio.sleep(backoff.next_seconds())
-            else:
-                return
+                async with asyncio.timeout(QUICK_SECONDS):
+                    return await self._send_next(namespace)
+            except TimeoutError:
+                self._slow_namespaces[namespace] = None
+                if len(self._slow_namespaces) > MEMORY_LIMIT:
+                    self._slow_namespaces.popitem(last=False)
+        self._queue_of(namespace).add(namespace)
+        return None
+
+    async def _send_slowly(self, namespace: str) -> float | None:
+        """Send the next event of a slow namespace, which is no longer one if that was quick."""
+        if namespace in self._slow_namespaces:
+            started = self._clock.monotonic()
+            wait = await self._send_next(namespace)
+            is_sent = namespace not in self._taken
+            if not is_sent or self._clock.monotonic() - started >= QUICK_SECONDS:
+                return wait
+            self._slow_namespaces.pop(namespace, None)
+        self._queue_of(namespace).add(namespace)
+        return None
+
+    async def _send_next(self, namespace: str) -> float | None:
+        """Send the event that comes next; return the seconds until the one after, None for none."""
+        if namespace not in self._taken:
+            if namespace not in self._lines:
+                return None
+            self._taken[namespace] = self._pop(namespace, last=False)
+        name, pending = self._taken[namespace]
+        if (wait := pending.due_at - self._clock.monotonic()) > 0:
+            return wait
+        try:
+            await self._write(name, pending)
+        except KubeError as error:
+            pending.failures += 1
+            if error.is_retryable and pending.failures < _ATTEMPTS:
+                wait = exponential_seconds(pending.failures - 1, *_BACKOFF_SECONDS)
+                pending.due_at = self._clock.monotonic() + wait
+                return wait
+            self.dropped += pending.times
+            # A namespace that is being deleted refuses events; that is no error.
+            logger.bind(reason=pending.reason, error=str(error)).debug("dropped an event")
+        del self._taken[namespace]
+        return 0.0 if namespace in self._lines else None
 
     async def _write(self, name: str, pending: _Pending) -> None:
         """Raise the count of the event if it is there, else create it."""
@@ -254,3 +306,7 @@ def _event_name(about: ObjectReference, type_: str, reason: str, message: str) -
 
 def _time(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _raise(_namespace: str, error: BaseException) -> float | None:
+    raise error

@@ -12,6 +12,8 @@ from daemonset_job.kube.client.errors import NotFound
 from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
 from job_controller.actions.writer import Writer
 
+# A webhook that does not answer in this time is away.
+_RECORD_SECONDS: Final = 10.0
 # Beyond this many, those of reports that are deleted are dropped.
 _TIDY_ABOVE: Final = 1000
 
@@ -73,7 +75,11 @@ class Deliveries:
         }
         try:
             written = await self._writer.client.merge_patch(
-                JOB_REPORT_STATUS, report.name, body, report.namespace
+                JOB_REPORT_STATUS,
+                report.name,
+                body,
+                report.namespace,
+                timeout_seconds=_RECORD_SECONDS,
             )
         except NotFound:
             # The report was deleted: nothing is to be sent any more.

@@ -35,6 +35,9 @@ Place = tuple[str, str]
 
 # At most ten a second to one receiver.
 INTERVAL_SECONDS: Final = 0.1
+# One notification is sent at a time. What was sent is recorded meanwhile, for one report of a
+# namespace at a time: a webhook may let that hang.
+REPORTS_AT_ONCE: Final = 4
 # After a failure no notification is sent to the receiver for a while. One that failed although the
 # receiver had taken another one right before it waits for longer, and holds up no others.
 RECEIVER_BACKOFF_SECONDS: Final = (1.0, 30.0)
@@ -80,8 +83,9 @@ class Line:
         self._outbound = outbound
         initial, longest = _KEY_BACKOFF_SECONDS
         self._queue: WorkQueue[Place] = WorkQueue(
-            base_seconds=initial, max_seconds=longest, group_of=namespace_of
+            base_seconds=initial, max_seconds=longest, group_of=namespace_of, group_limit=1
         )
+        self._sending = asyncio.Lock()
         self._backoff = Backoff(*RECEIVER_BACKOFF_SECONDS)
         # By the monotonic clock: when the next notification may be sent.
         self._free_at = 0.0
@@ -100,11 +104,30 @@ class Line:
 
     async def run(self) -> None:
         """Send what is due, one after the other, until cancelled."""
-        await run_workers(self._queue, self._process, count=1, on_error=self._on_error)
+        await run_workers(
+            self._queue, self._process, count=REPORTS_AT_ONCE, on_error=self._on_error
+        )
 
     async def _process(self, place: Place) -> float | None:
         """Send the next notification of a report; return 0 if there may be another one."""
-        await self._wait_for_turn()
+        # What was not recorded before is recorded first, while others are sent.
+        await self._find_next(place)
+        async with self._sending:
+            await self._wait_for_turn()
+            if (found := await self._find_next(place)) is None:
+                return None
+            report, delivery, due = found
+            result, why = await self._try(report, due)
+        if result == SendResult.SENT:
+            self._dependencies.metrics.notifications.count(self._name, result)
+            after = after_sending(delivery, due.occurrence)
+            await self._deliveries.record(report, self._name, after)
+        else:
+            await self._give_up(report, delivery, due.occurrence, result, why)
+        return 0.0
+
+    async def _find_next(self, place: Place) -> tuple[JobReport, Delivery, Notification] | None:
+        """Return what is to be sent next of a report, None for nothing; raises KubeError."""
         report = self._deliveries.find_report(place)
         receiver = self._receiver(self._name)
         if report is None or receiver is None:
@@ -113,13 +136,17 @@ class Line:
         if delivery is None:
             return None
         due = next_notification(report, delivery, receiver, self._dependencies.clock.now())
-        if due is None:
-            return None
+        return None if due is None else (report, delivery, due)
+
+    async def _try(self, report: JobReport, due: Notification) -> tuple[SendResult, str]:
+        """Send a notification; return what became of it, and why if it is given up.
+
+        Raises NotSentError if it is to be sent again.
+        """
         if due.is_expired:
             hour = f"it was not delivered within {DELIVERY_LIMIT_SECONDS / 60:.0f} minutes"
             why = f"{hour}; {self._last_problem}" if self._last_problem else hour
-            await self._give_up(report, delivery, due.occurrence, SendResult.EXPIRED, why)
-            return 0.0
+            return SendResult.EXPIRED, why
         try:
             answer = await self._send(report, due)
         except OutboundError as error:
@@ -127,17 +154,13 @@ class Line:
         if answer.status in _REFUSALS:
             why = f"the receiver refused it with HTTP {answer.status}"
             self._log(why, answer.excerpt)
-            await self._give_up(report, delivery, due.occurrence, SendResult.REFUSED, why)
-            return 0.0
+            return SendResult.REFUSED, why
         if not 200 <= answer.status < 300:
             self._hold(answer.retry_after_seconds)
             raise self._failed(_status_words(answer), answer.excerpt)
         self._backoff.reset()
         self._last_problem = ""
-        self._dependencies.metrics.notifications.count(self._name, SendResult.SENT)
-        after = after_sending(delivery, due.occurrence)
-        await self._deliveries.record(report, self._name, after)
-        return 0.0
+        return SendResult.SENT, ""
 
     async def _send(self, report: JobReport, due: Notification) -> Answer:
         cluster = self._dependencies.settings().cluster_name

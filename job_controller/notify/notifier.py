@@ -20,7 +20,7 @@ from job_controller.core.receivers import Receiver, find_receiver
 from job_controller.dependencies import Dependencies
 from job_controller.notification_metrics import NO_RECEIVER
 from job_controller.notify.deliveries import Deliveries
-from job_controller.notify.line import Line, Place, log_retry
+from job_controller.notify.line import REPORTS_AT_ONCE, Line, Place, log_retry
 from job_controller.notify.report_events import emit_not_sent
 from job_controller.outbound import Outbound
 
@@ -36,7 +36,9 @@ class Notifier:
         self._receivers: tuple[Receiver, ...] = ()
         self._lines: dict[str, Line] = {}
         # Reports that name a receiver which their Job cannot use.
-        self._unusable: WorkQueue[Place] = WorkQueue(group_of=namespace_of, base_seconds=1.0)
+        self._unusable: WorkQueue[Place] = WorkQueue(
+            group_of=namespace_of, group_limit=1, base_seconds=1.0
+        )
         self._has_changed = asyncio.Event()
         self._apply_settings()
         dependencies.metrics.notifications.watch(self._pending)
@@ -94,7 +96,10 @@ class Notifier:
 
     async def _run_unusable(self) -> None:
         await run_workers(
-            self._unusable, self._record_unusable, count=1, on_error=self._on_unusable_error
+            self._unusable,
+            self._record_unusable,
+            count=REPORTS_AT_ONCE,
+            on_error=self._on_unusable_error,
         )
 
     async def _record_unusable(self, place: Place) -> None:

@@ -37,3 +37,23 @@ async def finish_after_faults(cluster: FakeCluster) -> None:
         cluster.complete(raw["metadata"]["name"])
     await until(lambda: cluster.condition("Complete").get("status") == "True")
     assert len(cluster.server.list(JOB_REPORTS)) == 1
+
+
+def put_ended_report(
+    cluster: FakeCluster, namespace: str, name: str, receiver: str = "ops"
+) -> None:
+    """Have the report of a run that has just succeeded, and whose Job is deleted."""
+    moment = cluster.stamp()
+    cluster.server.put(
+        JOB_REPORTS,
+        {
+            "metadata": {"name": f"{name}-0", "namespace": namespace},
+            "spec": {"job": {"name": name, "uid": f"uid-{namespace}-{name}"}},
+            "status": {
+                "phase": "Succeeded",
+                "completionTime": moment,
+                "history": [{"time": moment, "reason": "Completed", "message": "done"}],
+                "notifications": {receiver: {"events": ["Succeeded"]}},
+            },
+        },
+    )

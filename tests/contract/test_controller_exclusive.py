@@ -179,3 +179,23 @@ async def test_a_deleted_job_makes_room_when_its_pods_are_gone(server, cluster):
             )
         )
     assert watch.most == 1
+
+
+async def test_a_namespace_whose_writes_hang_holds_up_only_jobs_with_its_key(server):
+    cluster = FakeCluster(server, "a", "b", "c", "d", "e", "f")
+    server.delay_next("PATCH", "/namespaces/tenant/pods/", 1000.0, times=1000)
+    async with running(server, cluster_keys=("disk",)):
+        cluster.apply("sample", "tenant", nodes={"include": ["a"]}, **KEY)
+        await until(lambda: server.count("PATCH", "/namespaces/tenant/pods/"))
+        for node in "bcde":
+            cluster.apply("sample", f"space-{node}", nodes={"include": [node]}, **KEY)
+        await asyncio.sleep(5)
+        cluster.apply("other", nodes={"include": ["f"]}, rollout={"maxParallel": 1})
+        await until(lambda: started_in(server, "default"), 3.0)
+        # And those go on once the hanging write is given up.
+        await until(lambda: all(started_in(server, f"space-{node}") for node in "bcde"), 60.0)
+
+
+def started_in(server, namespace):
+    pods = [pod for pod in server.list(PODS) if pod["metadata"]["namespace"] == namespace]
+    return bool(pods) and not any(map(gated, pods))

@@ -5,7 +5,9 @@ import re
 
 import pytest
 
-from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, LEASES, PODS
+from job_controller.actions.pods import PODS_AT_ONCE
+from job_controller.config import Config
 from tests.contract.controller_cluster import DAEMON_SET, running, until, virtual_clock
 from tests.contract.fake_faults import Fault
 
@@ -41,3 +43,18 @@ async def test_bad_jobs_delay_another_namespace_by_less_than_two_seconds(server,
         started = asyncio.get_running_loop().time()
         await until(lambda: server.exists(DAEMON_SETS, DAEMON_SET), 2.0)
         assert asyncio.get_running_loop().time() - started < 2.0
+
+
+async def test_hanging_writes_of_all_workers_leave_connections_to_the_lease(server, client):
+    server.put(LEASES, {"metadata": {"name": "lease", "namespace": "system"}})
+    server.delay_next("PATCH", "/namespaces/tenant/pods/", 1000.0, times=100_000)
+    hanging: list[asyncio.Task[object]] = []
+    for _ in range(Config().workers + 1):  # one after the other, as a server takes connections
+        for number in range(PODS_AT_ONCE):
+            write = client.merge_patch(PODS, f"pod-{number}", {}, "tenant")
+            hanging.append(asyncio.create_task(write))
+        await until(lambda: server.count("PATCH", "/pods/") == len(hanging), 3.0)
+    await client.get(LEASES, "lease", "system", timeout_seconds=1)
+    for task in hanging:
+        task.cancel()
+    await asyncio.gather(*hanging, return_exceptions=True)

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from daemonset_job.kube.client.resource import JOB_REPORTS
 from tests.contract.controller_cluster import FakeCluster, running, until, virtual_clock
+from tests.contract.controller_runs import put_ended_report
 from tests.contract.fake_receiver import configured
 
 __all__ = ["virtual_clock"]
@@ -80,3 +82,23 @@ async def test_a_record_that_cannot_be_written_delays_the_next_one_by_half_a_min
         begin = loop.time()
         await until(lambda: len(receiver.got) == 2, 120)
         assert loop.time() - begin < LATE_SECONDS
+
+
+async def test_records_that_hang_in_some_namespaces_delay_no_notification_of_others(
+    server, cluster, receiver, tmp_path
+):
+    # In one of them, reports name a receiver that does not exist.
+    for tenant, name in (("one", "ops"), ("two", "ops"), ("three", "nobody")):
+        server.delay_next("PATCH", f"/namespaces/{tenant}/jobreports/", 1000.0, times=10_000)
+        for number in range(5):
+            put_ended_report(cluster, tenant, f"run-{number}", name)
+    async with running(server, receivers=(configured(tmp_path, "ops", receiver.url),)):
+        await until(lambda: {"one/run-0 Succeeded", "two/run-0 Succeeded"} <= set(receiver.events))
+        for number in range(3):
+            put_ended_report(cluster, "default", f"run-{number}", "ops")
+        put_ended_report(cluster, "default", "mistaken", "nobody")
+        await asyncio.sleep(3)
+        own = [event for event in receiver.events if event.startswith("default/")]
+        assert own == [f"default/run-{number} Succeeded" for number in range(3)]
+        found = server.get(JOB_REPORTS, "mistaken-0", "default")
+        assert found["status"]["notifications"]["nobody"].get("message")

@@ -10,6 +10,7 @@ from daemonset_job.kube.client.resource import EVENTS, JOB_REPORTS, JOBS, PODS
 from job_controller.core.receivers import MessageFormat
 from job_controller.metrics import Metrics
 from tests.contract.controller_cluster import FakeCluster, running, until, virtual_clock
+from tests.contract.controller_runs import put_ended_report
 from tests.contract.fake_receiver import configured, listening
 
 __all__ = ["virtual_clock"]
@@ -31,24 +32,6 @@ def report(cluster):
 
 def delivery(cluster, receiver="ops"):
     return report(cluster)["status"].get("notifications", {}).get(receiver, {})
-
-
-def put_ended_report(cluster, namespace, name):
-    """Have the report of a run that has just succeeded, and whose Job is deleted."""
-    moment = cluster.stamp()
-    cluster.server.put(
-        JOB_REPORTS,
-        {
-            "metadata": {"name": f"{name}-0", "namespace": namespace},
-            "spec": {"job": {"name": name, "uid": f"uid-{namespace}-{name}"}},
-            "status": {
-                "phase": "Succeeded",
-                "completionTime": moment,
-                "history": [{"time": moment, "reason": "Completed", "message": "done"}],
-                "notifications": {"ops": {"events": ["Succeeded"]}},
-            },
-        },
-    )
 
 
 async def complete(cluster):

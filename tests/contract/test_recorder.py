@@ -159,3 +159,46 @@ async def test_events_survive_failures_of_the_server(server, recorder):
     await asyncio.sleep(60)
     assert sorted(event["reason"] for event in server.list(EVENTS)) == ["First", "Fourth"]
     assert recorder.dropped == 2
+
+
+async def test_namespaces_whose_writes_hang_do_not_delay_the_events_of_others(server, recorder):
+    # More of them than are written to at a time.
+    for number in range(8):
+        server.delay_next("POST", f"/namespaces/slow-{number}/events", 60.0, times=100)
+        for job in range(3):
+            recorder.emit(of_tenant(f"slow-{number}", job), "Warning", "FailedCreate", "refused")
+    recorder.emit(of_tenant("quick", 1), "Normal", "Completed", "done")
+    await asyncio.sleep(2 * events.QUICK_SECONDS + 1)
+    assert [event["metadata"]["namespace"] for event in server.list(EVENTS)] == ["quick"]
+    # From then on their writes wait only for each other.
+    recorder.emit(of_tenant("quick", 2), "Normal", "Completed", "done")
+    await asyncio.sleep(0.5)
+    assert len(server.list(EVENTS)) == 2
+    await asyncio.sleep(3600)
+    assert recorder.dropped == 24
+
+
+async def test_namespace_is_slow_until_a_write_is_quick_again(server, recorder):
+    server.delay_next("POST", "/namespaces/busy/events", 3.0, times=3)
+    for job in range(4):
+        recorder.emit(of_tenant("busy", job), "Normal", "Completed", "done")
+    await asyncio.sleep(60)
+    # Nothing is lost, in the order in which it came.
+    assert [event["involvedObject"]["name"] for event in server.list(EVENTS)] == [
+        f"job-{job}" for job in range(4)
+    ]
+    assert recorder.dropped == 0
+    assert not recorder._slow_namespaces
+
+
+async def test_retry_of_one_namespace_does_not_delay_others(server, recorder):
+    server.fail_next("POST", "/namespaces/ill/events", 503, times=3)
+    recorder.emit(of_tenant("ill", 1), "Normal", "First", "first")
+    await asyncio.sleep(0.1)
+    recorder.emit(of_tenant("ill", 2), "Normal", "Second", "second")  # no earlier retry for that
+    recorder.emit(of_tenant("well", 1), "Normal", "Started", "hello")
+    await asyncio.sleep(0.1)
+    assert [event["reason"] for event in server.list(EVENTS)] == ["Started"]
+    assert server.count("POST") == 2
+    await asyncio.sleep(30)
+    assert {event["reason"] for event in server.list(EVENTS)} == {"Started", "First", "Second"}

@@ -13,6 +13,10 @@ from daemonset_job.kube.client.reads import Reads
 from daemonset_job.kube.client.transport import OnRequest, Transport
 from daemonset_job.kube.client.writes import Writes
 
+# More than all workers of a program use at a time: 5 of the controller write 32 objects each. If
+# the writes of a few Jobs hang, because of a webhook, the renewal of a Lease would else wait for
+# one of them to end.
+CONNECTIONS = 1024
 # More than any terminator follows at a time; the operating system's limit on open files comes
 # first. It exists so that a bug shows as Unavailable and not as an exhausted node.
 STREAM_CONNECTIONS = 4096
@@ -31,7 +35,7 @@ class KubeClient(Reads, Writes, PodLogs):
         *,
         connection: Connection | None = None,
         user_agent: str = "daemonset-job",
-        connections: int = 64,
+        connections: int = CONNECTIONS,
         on_request: OnRequest | None = None,
     ) -> None:
         """Make a client for `connection`, or for a plain URL without credentials."""

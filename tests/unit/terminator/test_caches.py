@@ -112,6 +112,15 @@ def test_a_heartbeat_concerns_no_job():
     assert listener.affected == []
 
 
+def test_a_daemon_set_of_another_namespace_concerns_no_job():
+    caches, listener = caches_with(make_job())
+    found = make_daemon_set(1)
+    caches._daemon_set_changed(None, replace(found, namespace="tenant"))
+    assert listener.affected == []
+    caches._daemon_set_changed(None, found)
+    assert listener.affected == [(KEY, False)]
+
+
 def test_a_pod_without_an_owner_concerns_no_job():
     caches, listener = caches_with(make_job())
     caches._pod_changed(None, make_pod("a"))
