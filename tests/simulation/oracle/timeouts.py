@@ -175,7 +175,7 @@ class Timeouts:
         key, now = (job_uid, record.get("uid") or ""), self.world.loop.moment
         is_same = old.get("uid") == record.get("uid")
         if is_same and old.get("state") == "Failed" and record.get("state") != "Failed":
-            self._tries_again(key, old.get("podUID"))
+            self._tries_again(key, old.get("podUID"), record.get("podUID"))
         reason, since, seconds = record.get("reason"), -1e9, 0.0
         if record.get("state") == "Unreachable":
             # Who is about to write it may not have received yet that the node is back.
@@ -218,16 +218,19 @@ class Timeouts:
         known = [moment for moment in moments if moment is not None]
         return min(known, default=self.world.loop.moment)
 
-    def _tries_again(self, key: tuple[str, str], failed: str | None) -> None:
+    def _tries_again(self, key: tuple[str, str], failed: str | None, next_: str | None) -> None:
         """Forget the pods up to the failed one: its successor may be there by now.
 
-        Forget nothing if it was the pod of a former node of that name.
+        Forget nothing if it was the pod of a former node of that name. The pod goes on if a change
+        ended its try, and is undone.
         """
         moments = self.taken_up.get(key, {})
         uids = list(moments)
         if failed in uids:
             for pod_uid in uids[: uids.index(failed) + 1]:
                 del moments[pod_uid]
+            if failed == next_:
+                moments[failed] = self.world.loop.moment
 
     def is_late(self, job_uid: str) -> bool:
         """Return whether a node that has not completed is past its deadline, on record or not."""
