@@ -226,6 +226,8 @@ def test_what_another_client_changed_is_not_overwritten_by_accident(installed):
     done = call(installed, "install", "--no-wait", "--image-prefix", "other.example")
     assert done.returncode == 1, done
     assert "LOG_LEVEL" in done.stderr
+    assert "belong to another client" in done.stderr
+    assert "apply that again instead" in done.stderr
     assert "--force-conflicts" in done.stderr
     pod = installed.get("deployment", CONTROLLER, SYSTEM)["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"].startswith("docker.io/"), "nothing was written"
