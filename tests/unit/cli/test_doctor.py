@@ -102,6 +102,14 @@ def test_an_earlier_version_and_fewer_pods_are_notes():
     assert program_checks.judge_deployment(deployment(), ()).level == Level.OK
     old = program_checks.judge_deployment(deployment(tag="v0.0.9"), ())
     assert (old.level, old.way_out) == (Level.NOTE, "kubectl dsjob upgrade{cluster}")
+    stuck = deployment()
+    stuck["status"]["replicas"] = 2
+    waiting = {"waiting": {"reason": "ErrImagePull"}}
+    pods = [{"status": {"containerStatuses": [{"name": "controller", "state": waiting}]}}]
+    found = program_checks.judge_deployment(stuck, pods)
+    assert found.level == Level.NOTE
+    assert "a pod of a change is not ready: container controller: ErrImagePull" in found.message
+    assert found.way_out == "kubectl describe pods -n sys{cluster} -l app=x"
     few = program_checks.judge_deployment(deployment(replicas=2), ())
     assert (few.level, "1 of 2 pods" in few.message) == (Level.NOTE, True)
 
@@ -125,6 +133,12 @@ def test_an_earlier_version_and_fewer_pods_are_notes():
 )
 def test_a_lease_is_held_only_if_it_is_renewed(lease, level):
     assert program_checks.judge_lease(lease, CONTROLLER, "sys", NOW).level == level
+
+
+def test_the_logs_of_a_lease_are_those_of_the_pods_of_its_program():
+    split = "app.kubernetes.io/name=daemonset-job-terminator"
+    found = program_checks.judge_lease(Missing.ABSENT, "daemonset-job-terminator", "s", NOW, split)
+    assert f" -l {split} " in found.way_out
 
 
 @pytest.mark.parametrize(
