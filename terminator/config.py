@@ -14,6 +14,7 @@ from daemonset_job.process.readers import (
     duration,
     line,
     number,
+    read_label_selector,
     read_log_format,
     read_log_level,
     read_namespaces,
@@ -71,7 +72,7 @@ SETTINGS = (
     Setting("namespaces", read_namespaces, "all", variable="NAMESPACE", key="namespaces"),
     Setting(
         "pod_label_selector",
-        line(f"write a label selector such as {names.MANAGED_SELECTOR}"),
+        read_label_selector,
         names.MANAGED_SELECTOR,
         variable="POD_LABEL_SELECTOR",
         key="podLabelSelector",

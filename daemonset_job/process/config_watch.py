@@ -32,7 +32,11 @@ def read_text(path: Path) -> str | None:
         return None
     if len(raw) > SIZE_LIMIT:
         raise ValueError(f"{path} is longer than {SIZE_LIMIT} bytes: it is no configuration")
-    return raw.decode("utf-8")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        why = f"{error.reason}, byte {error.start}"
+        raise ValueError(f"{path} is not text in UTF-8: {why}") from error
 
 
 class _Waker(FileSystemEventHandler):

@@ -16,6 +16,14 @@ Reader = Callable[[object], T]
 
 # RFC 1123 label, which is what names a namespace.
 _NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_KEY = r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-\w.]*[A-Za-z0-9])?"
+_VALUE = r"(?:[A-Za-z0-9](?:[-\w.]*[A-Za-z0-9])?)?"
+_VALUES = rf"\(\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\)"
+_REQUIREMENT = (
+    rf"(?:!\s*{_KEY}|{_KEY}(?:\s*(?:==?|!=)\s*{_VALUE}|\s*[<>]\s*\d+|\s+(?:not)?in\s*{_VALUES})?)"
+)
+# As of `kubectl get -l`. The API server also checks how long keys and values are.
+_SELECTOR = re.compile(rf"{_REQUIREMENT}(?:\s*,\s*{_REQUIREMENT})*", re.ASCII)
 _NO_LIMIT = 10**9
 _HOUR_SECONDS = 3600
 
@@ -53,6 +61,14 @@ def line(fix: str) -> Reader[str]:
         return raw.strip()
 
     return read
+
+
+def read_label_selector(raw: object) -> str:
+    """Return a label selector, without the blanks around it."""
+    text = raw.strip() if isinstance(raw, str) else ""
+    if not _SELECTOR.fullmatch(text):
+        raise ValueError("write a label selector such as daemonset-job=true,team in (a, b)")
+    return text
 
 
 def duration(least: float, most: float) -> Reader[float]:

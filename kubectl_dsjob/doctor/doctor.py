@@ -12,6 +12,7 @@ from kubectl_dsjob.doctor.findings import format_findings, format_json, is_well
 from kubectl_dsjob.doctor.job_checks import check_jobs
 from kubectl_dsjob.doctor.policy_checks import check_policies
 from kubectl_dsjob.doctor.program_checks import check_programs
+from kubectl_dsjob.doctor.rights_checks import check_system_rights
 from kubectl_dsjob.doctor.stop_checks import check_stop
 from kubectl_dsjob.edge import Answer
 from kubectl_dsjob.errors import CliError
@@ -43,6 +44,7 @@ async def examine(
         findings = [
             *await check_crds(client, namespace),
             *await check_programs(client, system, now),
+            *await check_system_rights(client, system),
             *await check_stop(client, system),
             *await check_policies(client, system),
             *await check_access(client, namespace),

@@ -24,6 +24,10 @@ JOBS_LIMIT: Final = 2000
 SHOWN_LIMIT: Final = 20
 # The controller writes a status within seconds.
 _UNSEEN: Final = timedelta(minutes=1)
+_NO_STATUS: Final = (
+    "See the programs above. If they are well, the controller does not look after this namespace, "
+    "or its log says why it cannot write the status."
+)
 
 
 async def check_jobs(
@@ -77,7 +81,7 @@ def judge_job(raw: Mapping[str, Any], now: datetime, limit: timedelta) -> Findin
         if created is None or now - created <= _UNSEEN:
             return None
         text = f"{namespace}/{name} has had no status for {_since(created, now)}"
-        return _stuck(text, "See the programs above: no controller reads this namespace.")
+        return _stuck(text, _NO_STATUS)
     return _by_conditions(job, now, limit)
 
 

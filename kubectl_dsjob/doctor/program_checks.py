@@ -17,6 +17,7 @@ from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.system.crds import is_older
 from kubectl_dsjob.system.installed import (
     CONTROLLER,
+    LABELS,
     TERMINATOR,
     describe,
     present_components,
@@ -48,9 +49,11 @@ async def check_programs(client: KubeClient, namespace: str, now: datetime) -> l
             selector = pod_selector(deployment)
             pods = await read_all(client, Selection(PODS, namespace, selector), _PODS_LIMIT)
             found.append(judge_deployment(deployment, () if isinstance(pods, Missing) else pods[0]))
-    for name in (CONTROLLER, TERMINATOR):
+    for name, deployment in zip((CONTROLLER, TERMINATOR), deployments, strict=True):
         lease = await read(client, LEASES, name, namespace)
-        found += [judge_lease(lease, name, namespace, now)]
+        # Without a Deployment of its own, the terminator is in the pods of the controller.
+        selector = LABELS if isinstance(deployment, Missing) else pod_selector(deployment)
+        found += [judge_lease(lease, name, namespace, now, selector)]
     return [*found, await _components(client, namespace)]
 
 
@@ -79,6 +82,11 @@ def judge_deployment(deployment: Mapping[str, Any], pods: Sequence[Mapping[str, 
         text += f", version {found}"
     if ready < replicas:
         return Finding(Area.PROGRAMS, Level.NOTE, text + _why(pods))
+    if int(status.get("replicas") or 0) > ready:
+        # The pods of before the change go on until the newer ones are ready.
+        text += f"; a pod of a change is not ready{_why(pods)}"
+        way = f"kubectl describe pods -n {namespace}{CLUSTER} -l {pod_selector(deployment)}"
+        return Finding(Area.PROGRAMS, Level.NOTE, text, way)
     if is_older(found, version()):
         text += f"; this program is {version()}"
         return Finding(Area.PROGRAMS, Level.NOTE, text, f"kubectl dsjob upgrade{CLUSTER}")
@@ -86,13 +94,16 @@ def judge_deployment(deployment: Mapping[str, Any], pods: Sequence[Mapping[str, 
 
 
 def judge_lease(
-    lease: Mapping[str, Any] | Missing, name: str, namespace: str, now: datetime
+    lease: Mapping[str, Any] | Missing,
+    name: str,
+    namespace: str,
+    now: datetime,
+    selector: str = LABELS,
 ) -> Finding:
-    """Return what there is to say about the Lease of a program. Pure."""
+    """Return what there is to say about the Lease of a program; `selector`: of its pods. Pure."""
     if lease is Missing.FORBIDDEN:
         text = f"you may not read the Lease {name} in namespace {namespace}"
         return Finding(Area.PROGRAMS, Level.UNKNOWN, text)
-    selector = "app.kubernetes.io/name=daemonset-job"
     way = f"kubectl logs -n {namespace}{CLUSTER} -l {selector} --all-containers"
     if isinstance(lease, Missing):
         text = f"the Lease {name} does not exist: the program has never led, and {_WORK[name]}"

@@ -182,8 +182,11 @@ async def _apply(
             dry_run=dry_run,
         )
     except Conflict as error:
-        way = "Keep that by an overlay of kustomize, or overwrite it with --force-conflicts."
-        message = f"another client has changed {title(manifest)}: {error.message}"
+        way = (
+            "If the system was installed with a kustomization, apply that again instead. To keep "
+            "what was changed, write an overlay; to overwrite it, add --force-conflicts."
+        )
+        message = f"fields of {title(manifest)} belong to another client: {error.message}"
         raise CliError(message, way) from error
 
 

@@ -205,3 +205,14 @@ def test_what_is_too_large_is_not_worth_another_try(code, message):
     assert isinstance(error, TooLarge)
     assert (error.status, error.is_retryable) == (code, False)
     assert not isinstance(error_from_response(500, status(500, "InternalError", "no")), TooLarge)
+
+
+def test_a_patch_with_fields_that_the_crd_lacks_is_refused_by_their_names():
+    quoted = json.dumps({"status": {"message": "x" * 9000, "forged": '": strict decoding error: '}})
+    fields = 'unknown field "status.timeline", unknown field "status.turns"'
+    message = f' "" is invalid: patch: Invalid value: {json.dumps(quoted)}: strict decoding error: '
+    error = error_from_status({"code": 422, "reason": "Invalid", "message": message + fields})
+    assert isinstance(error, Invalid)
+    assert error.message == f"its CRD is of another version, and lacks what is written: {fields}"
+    plain = "Job in version v1 cannot be handled: strict decoding error: unknown field"
+    assert error_from_status({"code": 400, "message": plain}).message == plain

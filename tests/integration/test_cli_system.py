@@ -226,6 +226,8 @@ def test_what_another_client_changed_is_not_overwritten_by_accident(installed):
     done = call(installed, "install", "--no-wait", "--image-prefix", "other.example")
     assert done.returncode == 1, done
     assert "LOG_LEVEL" in done.stderr
+    assert "belong to another client" in done.stderr
+    assert "apply that again instead" in done.stderr
     assert "--force-conflicts" in done.stderr
     pod = installed.get("deployment", CONTROLLER, SYSTEM)["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"].startswith("docker.io/"), "nothing was written"
@@ -457,6 +459,10 @@ def test_doctor_says_that_all_is_well_and_then_what_is_not(installed):
     installed.kubectl("delete", "validatingadmissionpolicybinding", binding)
     installed.kubectl("scale", "deployment", CONTROLLER, "-n", SYSTEM, "--replicas=0")
     change_crd(installed, lambda spec: spec["properties"].pop("suspend"))
+    rules = installed.get("clusterrole", CONTROLLER)["rules"]
+    left = [rule for rule in rules if "jobs/status" not in rule["resources"]]
+    patch = json.dumps({"rules": left})
+    installed.kubectl("patch", "clusterrole", CONTROLLER, "--type=merge", "-p", patch)
     since = f"{datetime.now(UTC) - timedelta(minutes=9):%Y-%m-%dT%H:%M:%SZ}"
     installed.apply(make_job("default", {"image": "i:v1"}, "stuck"))
     condition = {"type": "Progressing", "status": "False", "reason": "FailedCreate",
@@ -470,6 +476,7 @@ def test_doctor_says_that_all_is_well_and_then_what_is_not(installed):
     assert any("0 replicas" in each for each in found)
     assert sum("has not renewed the Lease" in each for each in found) == 2
     assert any("daemonset-job-needs-nodes is not bound" in each for each in found)
+    assert any(f"the ClusterRole {CONTROLLER}: patch jobs/status" in each for each in found)
     assert any("default/stuck" in each and "exceeded quota" in each for each in found)
 
 

@@ -16,6 +16,7 @@ from daemonset_job.api.line_limits import (
     LONG_LINE_NODES,
     SHORT_LINE_BYTES,
 )
+from daemonset_job.api.names import ADMISSION_POLICIES
 from daemonset_job.api.result_limits import RESULT_BYTES, RESULTS_BYTES
 from daemonset_job.api.shard_room import NODES_PER_SHARD
 from daemonset_job.api.tokens import REGEX_LINE_BYTES
@@ -61,6 +62,7 @@ REPORT = "docs/reference/jobreport.md"
 PROTOCOL = "docs/reference/task-protocol.md"
 PERFORMANCE = "docs/explanation/performance.md"
 MEASURED = "docs/reference/performance.md"
+INSTALL = "docs/how-to/install.md"
 RUNBOOKS = "docs/how-to/runbooks.md"
 
 
@@ -74,6 +76,9 @@ class Quoted(NamedTuple):
 
 
 QUOTED = (
+    Quoted(INSTALL, "(N) admission policies, a NetworkPolicy", len(ADMISSION_POLICIES)),
+    Quoted(INSTALL, "there are (N) policies", len(ADMISSION_POLICIES)),
+    Quoted(INSTALL, "policies and (N) bindings", len(ADMISSION_POLICIES)),
     Quoted(JOB, "The Job owns them, (N) at most", BATCHES_LIMIT),
     Quoted(JOB, "`NAME-rollback` for (N) nodes at most", BATCH_NODES),
     Quoted(ARCHITECTURE, "A report holds (N) nodes", NODES_PER_SHARD),

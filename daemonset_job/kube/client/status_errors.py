@@ -28,6 +28,8 @@ from daemonset_job.kube.client.protobuf import is_protobuf, read_object
 USER_MESSAGE_LIMIT = 1024
 _USER_STATUSES = frozenset({400, 403, 422})
 _CAUSES_LIMIT = 16
+# Before it the API server quotes all of the object, which would leave no room for the reason.
+_STRICT = '": strict decoding error: '
 
 _BY_STATUS: Mapping[int, type[KubeError]] = {
     400: BadRequest,
@@ -71,13 +73,21 @@ def error_from_status(
         kind = TooLarge
     limit = USER_MESSAGE_LIMIT if code in _USER_STATUSES else MESSAGE_LIMIT
     return kind(
-        clean_text(str(status.get("message") or ""), limit),
+        clean_text(_without_object(str(status.get("message") or "")), limit),
         status=code,
         reason=reason[:64] or _phrase(code),
         retry_after_seconds=_retry_after_seconds(retry_after, details),
         details=details,
         request=request,
     )
+
+
+def _without_object(message: str) -> str:
+    """Return the refusal of a patch whose fields a CRD lacks, without the object that it quotes."""
+    _, quoted, fields = message.rpartition(_STRICT)
+    if not quoted or "patch: Invalid value: " not in message:
+        return message
+    return f"its CRD is of another version, and lacks what is written: {fields}"
 
 
 def _is_of_another(details: Mapping[str, Any]) -> bool:

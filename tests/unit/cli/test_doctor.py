@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from daemonset_job.api import names
-from kubectl_dsjob.doctor import crd_checks, job_checks, policy_checks, program_checks, stop_checks
+from kubectl_dsjob.doctor import (
+    crd_checks,
+    job_checks,
+    policy_checks,
+    program_checks,
+    rights_checks,
+    stop_checks,
+)
 from kubectl_dsjob.doctor.findings import (
     Area,
     Finding,
@@ -95,6 +102,14 @@ def test_an_earlier_version_and_fewer_pods_are_notes():
     assert program_checks.judge_deployment(deployment(), ()).level == Level.OK
     old = program_checks.judge_deployment(deployment(tag="v0.0.9"), ())
     assert (old.level, old.way_out) == (Level.NOTE, "kubectl dsjob upgrade{cluster}")
+    stuck = deployment()
+    stuck["status"]["replicas"] = 2
+    waiting = {"waiting": {"reason": "ErrImagePull"}}
+    pods = [{"status": {"containerStatuses": [{"name": "controller", "state": waiting}]}}]
+    found = program_checks.judge_deployment(stuck, pods)
+    assert found.level == Level.NOTE
+    assert "a pod of a change is not ready: container controller: ErrImagePull" in found.message
+    assert found.way_out == "kubectl describe pods -n sys{cluster} -l app=x"
     few = program_checks.judge_deployment(deployment(replicas=2), ())
     assert (few.level, "1 of 2 pods" in few.message) == (Level.NOTE, True)
 
@@ -118,6 +133,12 @@ def test_an_earlier_version_and_fewer_pods_are_notes():
 )
 def test_a_lease_is_held_only_if_it_is_renewed(lease, level):
     assert program_checks.judge_lease(lease, CONTROLLER, "sys", NOW).level == level
+
+
+def test_the_logs_of_a_lease_are_those_of_the_pods_of_its_program():
+    split = "app.kubernetes.io/name=daemonset-job-terminator"
+    found = program_checks.judge_lease(Missing.ABSENT, "daemonset-job-terminator", "s", NOW, split)
+    assert f" -l {split} " in found.way_out
 
 
 @pytest.mark.parametrize(
@@ -302,3 +323,65 @@ def test_only_problems_are_unhealthy():
     }
     assert found["checks"][3]["wayOut"] == "Ask."
     assert format_findings(FINDINGS[1:2]).endswith("No problem found.")
+
+
+def rights(components=(), namespaces=(), system="daemonset-job-system"):
+    wish = render.SystemWish(components, system)
+    return rights_checks.wanted_rights(render.render(wish), namespaces)
+
+
+def test_the_rights_of_the_programs_are_those_of_their_roles():
+    found = rights()
+    assert len(found) == len(set(found))
+    assert {right.account for right in found} == {CONTROLLER}
+    status = rights_checks.Right(
+        CONTROLLER,
+        "ClusterRole daemonset-job-controller",
+        "patch",
+        "daemonset.darkowlzz.space",
+        "jobs/status",
+    )
+    assert status in found
+    [stop] = [right for right in found if right.resource == "configmaps" and right.verb == "list"]
+    assert (stop.name, stop.namespace) == (names.STOP_CONFIG_MAP, "daemonset-job-system")
+    assert not [right for right in found if right.role.endswith(("-view", "-edit", "-admin"))]
+
+
+def test_rights_are_asked_for_in_each_watched_namespace_but_those_on_nodes():
+    found = rights(namespaces=["a", "b"], system="sys")
+    where = {right.namespace for right in found if right.resource == "jobreports"}
+    assert where == {"a", "b"}
+    assert {right.namespace for right in found if right.resource == "nodes"} == {""}
+    assert {right.namespace for right in found if right.resource == "leases"} == {"sys"}
+
+
+def test_a_split_terminator_needs_the_rights_with_its_own_account():
+    found = rights(("split",))
+    logs = {right.account for right in found if right.resource == "pods/log"}
+    assert logs == {"daemonset-job-terminator"}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("", []), ("team-b, team-a", ["team-a", "team-b"]), (None, [])]
+)
+def test_the_watched_namespaces_are_those_of_the_deployment(value, expected):
+    given = deployment()
+    [controller, _] = given["spec"]["template"]["spec"]["containers"]
+    controller["env"] = [{"name": "X", "value": "y"}, {"name": "WATCH_NAMESPACES", "value": value}]
+    assert rights_checks.watched_namespaces(given) == expected
+    assert rights_checks.watched_namespaces(deployment()) == []
+
+
+def test_missing_rights_are_named_by_account_role_and_namespace():
+    [well] = rights_checks.judge_rights([])
+    assert (well.area, well.level) == (Area.PROGRAMS, Level.OK)
+    right = rights_checks.Right("sa", "ClusterRole r", "get", "", "pods/log", namespace="team-a")
+    [found] = rights_checks.judge_rights([right])
+    assert found.level == Level.PROBLEM
+    assert found.message == (
+        "the service account sa lacks rights of the ClusterRole r in namespace team-a: get pods/log"
+    )
+    assert found.way_out.startswith("Apply the manifests again: kubectl dsjob upgrade{cluster}")
+    many = [rights_checks.Right("sa", "ClusterRole r", f"v{n}", "", "pods") for n in range(10)]
+    [found] = rights_checks.judge_rights(many)
+    assert found.message.endswith("v7 pods, and 2 more")

@@ -83,6 +83,10 @@ def test_the_file_overrides_the_environment():
         ("namespaces: [1]", "write a list of namespaces"),
         ("namespaces: A_B", "'A_B' is not the name of a namespace"),
         ("podLabelSelector: ''", "write a label selector such as daemonset-job=true"),
+        ("podLabelSelector: a in (b", "write a label selector such as daemonset-job=true"),
+        ("podLabelSelector: a b", "write a label selector"),
+        ("podLabelSelector: a=b,", "write a label selector"),
+        ("podLabelSelector: {a: b}", "write a label selector"),
         ("terminationWord: yes", "terminationWord: True is not valid; write a word, in quotes"),
         ('terminationWord: "a\\nb"', "write a word"),
         ("terminationWord: ' '", "write a word"),
@@ -142,3 +146,11 @@ def test_any_text_is_a_configuration_or_a_clear_error(text):
         event("refused")
     else:
         assert isinstance(config, Config)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    ["a", "!a", "a=", "a==b,c!=d", "x.io/a in (b, c),d notin (e)", "a>1,b < 2", "! a , b"],
+)
+def test_label_selectors_are_those_of_kubectl(selector):
+    assert load_config({}, f"podLabelSelector: '{selector}'").pod_label_selector == selector
