@@ -115,15 +115,17 @@ class Reconciler:
             ):
                 entry = None
             # A failure token in its log outweighs exit code 0, so the log is read first.
-            is_decided = is_exit and has_succeeded(pod) and not is_live
-            if is_decided and (entry is None or not entry.is_completed):
+            has_exited = is_exit and has_succeeded(pod)
+            if has_exited and not is_live and (entry is None or not entry.is_completed):
                 self._record(job, pod, exit_evidence(pod, node.uid))
                 if not job.spec.results:
                     continue
             if _is_log_needed(job, pod, entry):
                 has_failed = ends_all_tasks or failed.get(node.name) == node.uid
                 wants_lines = has_failed and lacks_lines(pod, entry)
-                targets.append(Target(pod, job.uid, node.uid, matcher, is_live, wants_lines))
+                targets.append(
+                    Target(pod, job.uid, node.uid, matcher, is_live, wants_lines, has_exited)
+                )
         return targets
 
     def _failed_nodes(self, job: Job) -> dict[str, str]:

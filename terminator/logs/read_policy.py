@@ -220,6 +220,11 @@ class LogReadState:
         """Have the end of a running task's log read now, for its last lines."""
         self._wants_lines = True
 
+    def read_end_again(self, container: Container) -> None:
+        """Have the end of a task that has ended read once more, if it was read already."""
+        if self._ended_read == _end_of(container):
+            self._ended_read = (-1, None)
+
     def takes_lines(self, step: ShortRead, container: Container) -> bool:
         """Return whether a read that is done was for the last lines of a running task; once.
 

@@ -133,6 +133,12 @@ class Scanner:
         if target.wants_lines and not scanned.target.wants_lines:
             scanned.read_state.want_lines()
             changed = True
+        ended = target.pod.container
+        if ended is not None and target.has_succeeded and not scanned.target.has_succeeded:
+            # The end of its log may have been read before this was certain: results do not count
+            # then, since the kubelet can start the task again.
+            scanned.read_state.read_end_again(ended)
+            changed = True
         scanned.target = target
         if scanned.is_decided:
             self._on_findings(job, target, scanned.read_state.findings)

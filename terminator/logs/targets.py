@@ -17,6 +17,7 @@ class Target:
 
     Unless `is_live`, only the logs of instances that have ended matter. `wants_lines`: the last
     lines are to be reported although the task runs. It has failed, and its pod is about to go.
+    `has_succeeded`: in mode Exit, its exit code is known to have completed the node.
     """
 
     pod: Pod
@@ -25,6 +26,7 @@ class Target:
     matcher: Matcher
     is_live: bool = True
     wants_lines: bool = False
+    has_succeeded: bool = False
 
     def reads_same_log_as(self, other: "Target") -> bool:
         """Return whether findings for one target hold for the other."""

@@ -314,6 +314,11 @@ def test_a_rerun_that_a_change_meets_is_not_lost_when_the_change_is_undone(seed)
     assert not simulate(generate_schedule(seed)).violations
 
 
+def test_results_of_a_task_that_ends_after_a_reboot_are_kept():
+    """Its log is read before its exit code counts, since the sandbox of before has ended."""
+    assert not simulate(generate_schedule(10_000_002_333)).violations
+
+
 def test_a_machine_that_dies_while_it_is_drained_fails_no_run_that_may_lose_nodes():
     """Nothing ends there, so its drain timed out: the node had failed, and so had the run."""
     nodes = tuple(NodePlan(f"n{number}", (Task("done", 50.0),)) for number in range(4))

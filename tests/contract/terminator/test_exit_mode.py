@@ -57,6 +57,30 @@ async def test_results_of_mode_exit_come_from_the_log(cluster, server):
     assert server.count("PATCH", "/jobreports/") <= 2
 
 
+@pytest.mark.parametrize("failure_token", [None, "failed"])
+async def test_a_log_that_is_read_before_its_exit_counts_is_read_again(
+    cluster, server, failure_token
+):
+    """After a reboot the sandbox of before has ended; the pause container is the proof."""
+    completion = {"mode": "Exit", "failureToken": failure_token}
+    completion = {key: value for key, value in completion.items() if value}
+    run = cluster.add_job(nodes=("a",), completion=completion, results=[{"name": "ip"}])
+    cluster.start()
+    run.log("a").write("dsjob:result ip=10.0.0.1")
+    ready = {"type": "PodReadyToStartContainers", "status": "False"}
+    pause = {"name": names.PAUSE_CONTAINER_NAME, "state": {"waiting": {}}}
+    body = {"status": {"conditions": [ready], "containerStatuses": [pause]}}
+    server.patch(PODS, run.pod("a"), body)
+    run.set_container("a", terminated(0), "initContainerStatuses")
+    await eventually(lambda: server.count("GET", "/log") == 1)
+    await asyncio.sleep(20)
+    assert run.completed() == set()
+    pause = {"name": names.PAUSE_CONTAINER_NAME, "state": {"running": {}}}
+    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": [pause]}})
+    await eventually(lambda: run.completed() == {"a"})
+    await eventually(lambda: run.evidence()["a"].get("results") == {"ip": "10.0.0.1"})
+
+
 @pytest.mark.parametrize(("times", "results"), [(4, {"ip": "10.0.0.1"}), (10_000, {})])
 async def test_complete_job_waits_briefly_for_unread_results(cluster, server, times, results):
     """The exit code completes the node, however long its log takes to be read."""

@@ -285,6 +285,29 @@ def test_exit_after_a_reboot_is_read_again():
     assert reading.next_step(ended, 99.0) == FOREVER
 
 
+def test_the_end_of_a_task_that_has_succeeded_for_certain_is_read_again_once():
+    reading = LogReadState(is_live=False)
+    ended = replace(ENDED, exit_code=0)
+    for now in (0.0, 1.0):
+        step = reading.next_step(ended, now)
+        assert step == ShortRead()
+        assert reading.short_read_done(step, ended, SOME, None, now)
+        assert reading.next_step(ended, now) == FOREVER
+        reading.read_end_again(ended)
+
+
+def test_an_end_that_was_not_read_yet_is_not_that_of_the_start_before():
+    reading = LogReadState(is_live=False)
+    rebooted = waiting(1)
+    step = reading.next_step(rebooted, 0.0)
+    reading.log_of(step).findings.results["ip"] = "of the start before"
+    assert reading.short_read_done(step, rebooted, SOME, None, 0.0)
+    ended = replace(rebooted, state="terminated", finished_at=NOW + timedelta(seconds=9))
+    reading.read_end_again(ended)
+    assert reading.next_step(ended, 10.0) == ShortRead()
+    assert reading.findings.results == {}
+
+
 def test_lines_of_the_next_start_are_not_those_of_the_previous():
     reading = LogReadState()
     read = TailRead(Matcher("done", results=frozenset({"ip"})), reading.log.findings)
