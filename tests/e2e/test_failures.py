@@ -280,6 +280,8 @@ def test_a_deleted_node_leaves_the_count(cluster, namespace):
     gone = cluster.nodes[-1]
     cluster.apply(make_job("fewer", namespace, **on(gone, WAIT)))
     eventually(lambda: len(cluster.completed(namespace, "fewer")) == 2)
+    # What the report does not have is not said of a deleted node.
+    eventually(lambda: state(cluster, namespace, "fewer", gone)["state"] == "Active")
     cluster.on_node(gone, "systemctl stop kubelet")
     try:
         cluster.kubectl("delete", "node", gone)

@@ -44,7 +44,7 @@ def with_features(schedule: Schedule, rng: Random) -> Schedule:
             rest = [adapt(job) if rng.random() < 0.5 else job for job in rest]
             schedule = replace(schedule, jobs=(adapt(first), *rest))
     if "refusal" in chosen:
-        schedule = _with_refusals(schedule, rng)
+        schedule = with_refusals(schedule, rng)
     return schedule
 
 
@@ -93,7 +93,7 @@ def _results(job: JobPlan) -> JobPlan:
     return replace(job, spec={**job.spec, "results": [{"name": "a"}, {"name": "b"}]})
 
 
-def _with_refusals(schedule: Schedule, rng: Random) -> Schedule:
+def with_refusals(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with tasks on some nodes that print the failure token."""
     nodes = [
         replace(node, tasks=tuple(_refusing(rng) if rng.random() < 0.4 else t for t in node.tasks))

@@ -14,6 +14,7 @@ from tests.simulation import (
     drains,
     exit_codes,
     holds,
+    interrupted_exits,
     orphans,
     reimages,
     scheduled_jobs,
@@ -59,6 +60,11 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (
+        interrupted_exits.FIRST_SEED,
+        "interrupted exits",
+        interrupted_exits.with_interrupted_exits,
+    ),
     (
         undone_selections.FIRST_SEED,
         "undone selections",

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 # always fails must not keep a run from becoming quiet.
 FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 1.0, 16.0
 RESTARTS_LIMIT = 7
+# The most that a kubelet takes to say why a pod has ended, once its containers have.
+NOT_ADMITTED_SECONDS = 50.0
 # What follows from the start of a task is on record by then.
 FOLLOW_UP_SECONDS = 30.0
 # Why a container is not created again, and after how many attempts the back-off, which counts from
@@ -476,7 +478,8 @@ class PodRun:
         last = self.last if "terminated" not in self.state else {}
         shown = without_sandbox(self.shown(pod.get("status") or {}, last))
         self.world.server.set_status("kubelet", PODS, pod, shown)
-        self.machine.call_later(self.machine.lag(0.05, 8.0), self.say_not_admitted)
+        delay = min(self.machine.lag(0.05, 8.0), NOT_ADMITTED_SECONDS)
+        self.machine.call_later(delay, self.say_not_admitted)
 
     def say_not_admitted(self) -> None:
         """Say why the pod has ended."""

@@ -84,6 +84,8 @@ class Machine:
                 self.come_back()
                 for run in list(self.pods.values()):
                     run.rebooted()
+                # It may have been down before that, and the node be unknown.
+                self.world.loop.call_later(0.1, self._turn_ready)
 
         self.world.loop.call_later(seconds, boot)
 
@@ -100,12 +102,13 @@ class Machine:
             if not self.is_up and not self.is_gone:
                 self.world.set_ready(self.name, "Unknown")
 
-        def ready() -> None:
-            if self.is_up and not self.is_gone:
-                self.world.set_ready(self.name, "True")
-
         self.world.loop.call_later(TURNS_UNKNOWN_SECONDS, unknown)
-        self.world.loop.call_later(max(seconds, LEAST_REBOOT_SECONDS) + 0.1, ready)
+        self.world.loop.call_later(max(seconds, LEAST_REBOOT_SECONDS) + 0.1, self._turn_ready)
+
+    def _turn_ready(self) -> None:
+        """Have the kubelet say that the node is Ready."""
+        if self.is_up and not self.is_gone:
+            self.world.set_ready(self.name, "True")
 
     def reimage(self, seconds: float) -> None:
         """Go down and come back after `seconds` without what it had: containers, logs, images."""

@@ -314,6 +314,11 @@ def test_a_rerun_that_a_change_meets_is_not_lost_when_the_change_is_undone(seed)
     assert not simulate(generate_schedule(seed)).violations
 
 
+def test_a_rerun_of_a_node_that_was_registered_again_is_not_lost():
+    """The report cannot be written, and has the record of the former node of that name."""
+    assert not simulate(generate_schedule(10_000_004_189)).violations
+
+
 def test_results_of_a_task_that_ends_after_a_reboot_are_kept():
     """Its log is read before its exit code counts, since the sandbox of before has ended."""
     assert not simulate(generate_schedule(10_000_002_333)).violations

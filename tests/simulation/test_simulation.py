@@ -16,6 +16,7 @@ from tests.simulation import (
     drains,
     exit_codes,
     holds,
+    interrupted_exits,
     orphans,
     reimages,
     scheduled_jobs,
@@ -56,6 +57,8 @@ EXIT_CODES = range(exit_codes.FIRST_SEED, exit_codes.FIRST_SEED + 60)
 UNDONE = range(undone_changes.FIRST_SEED, undone_changes.FIRST_SEED + 60)
 # Those with changes of the selection, and suspensions, that are undone as fast.
 UNDONE_SELECTIONS = range(undone_selections.FIRST_SEED, undone_selections.FIRST_SEED + 60)
+# Those with tasks of mode Exit whose nodes are interrupted as they end.
+INTERRUPTED_EXITS = range(interrupted_exits.FIRST_SEED, interrupted_exits.FIRST_SEED + 60)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
@@ -70,6 +73,7 @@ RANGES = {
     "exit codes": EXIT_CODES,
     "undone changes": UNDONE,
     "undone selections": UNDONE_SELECTIONS,
+    "interrupted exits": INTERRUPTED_EXITS,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.

@@ -60,7 +60,7 @@ def view_current(
     returned = finder.find_returned(records)
     for name in ledger.keys() | records.keys() | finder.requested_nodes():
         entry = ledger.get(name)
-        record = records.get(name) or finder.unwritten_record(name, entry)
+        record = finder.unwritten_record(name, records.get(name), entry) or records.get(name)
         if record is not None and finder.is_due_again(name, record, entry, returned):
             record = finder.renewed(name, record, entry)
             if record.earlier_pods:
@@ -182,10 +182,17 @@ class _Finder:
             return frozenset()
         return frozenset(filter(self._has_started_pod, filter(self._job.rerun.names, self._pods())))
 
-    def unwritten_record(self, name: str, entry: Evidence | None) -> NodeRecord | None:
-        """Return a record for a node without one that has begun, if a request names it."""
+    def unwritten_record(
+        self, name: str, written: NodeRecord | None, entry: Evidence | None
+    ) -> NodeRecord | None:
+        """Return a record for a node without one that has begun, if a request names it.
+
+        The one of a former node of that name, `written`, is none.
+        """
         node = self.snapshot.nodes.get(name)
         if node is None or not self._is_requested(name, ""):
+            return None
+        if written is not None and written.uid == node.uid:
             return None
         if entry is not None and entry.node_uid == node.uid:
             return NodeRecord(node.uid, NodeState.WAITING, attempts=1, revision=entry.revision)

@@ -160,6 +160,18 @@ def test_a_node_runs_again_whose_record_and_evidence_are_a_moment_late() -> None
     assert conditions(cluster)["Complete"] == ("False", "NodesDue")
 
 
+def test_a_node_that_was_registered_again_runs_again_although_its_record_is_late() -> None:
+    cluster = completed("a")
+    cluster.nodes["a"] = replace(cluster.nodes["a"], uid="again")
+    complete(cluster, "a", 2)
+    cluster.evidence["a"] = replace(cluster.evidence["a"], node_uid="again")
+    cluster.pods = [gated_pod("a", serial=3, revision=cluster.job.revision)]
+    request(cluster, "a@1")
+    run(cluster)
+    assert recorded(cluster)["earlierPods"] == ["pod-a-2"]
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+
+
 def test_a_node_runs_again_that_completed_unseen_and_whose_pod_is_gone() -> None:
     """The controller was away: its record says that the node waits, and the ledger has it."""
     cluster = completed("a")
