@@ -9,8 +9,7 @@ from random import Random
 
 from tests.simulation.drawn_disturbances import DISRUPTIONS
 from tests.simulation.features import with_refusals
-from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule
-from tests.simulation.script import FAILURE_TOKEN
+from tests.simulation.schedule import FAILURE_TOKEN, Disturbance, JobPlan, NodePlan, Schedule
 
 FIRST_SEED = 12_000_000_000
 SHARE_WITH_RESULTS = 0.8
