@@ -88,7 +88,7 @@ async def test_records_that_hang_in_some_namespaces_delay_no_notification_of_oth
     server, cluster, receiver, tmp_path
 ):
     # In one of them, reports name a receiver that does not exist.
-    for tenant, name in (("one", "ops"), ("two", "ops"), ("three", "nobody")):
+    for tenant, name in (("one", "ops"), ("two", "ops"), ("three", "unknown")):
         server.delay_next("PATCH", f"/namespaces/{tenant}/jobreports/", 1000.0, times=10_000)
         for number in range(5):
             put_ended_report(cluster, tenant, f"run-{number}", name)
@@ -96,9 +96,9 @@ async def test_records_that_hang_in_some_namespaces_delay_no_notification_of_oth
         await until(lambda: {"one/run-0 Succeeded", "two/run-0 Succeeded"} <= set(receiver.events))
         for number in range(3):
             put_ended_report(cluster, "default", f"run-{number}", "ops")
-        put_ended_report(cluster, "default", "mistaken", "nobody")
+        put_ended_report(cluster, "default", "mistaken", "unknown")
         await asyncio.sleep(3)
         own = [event for event in receiver.events if event.startswith("default/")]
         assert own == [f"default/run-{number} Succeeded" for number in range(3)]
         found = server.get(JOB_REPORTS, "mistaken-0", "default")
-        assert found["status"]["notifications"]["nobody"].get("message")
+        assert found["status"]["notifications"]["unknown"].get("message")

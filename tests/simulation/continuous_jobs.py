@@ -26,11 +26,6 @@ def _ends(field: str) -> bool:
     return field in _OF_AN_END
 
 
-def is_continuous(job: JobPlan) -> bool:
-    """Return whether the Job has policy Continuous."""
-    return bool((job.spec.get("completion") or {}).get("policy") == "Continuous")
-
-
 def continuous(job: JobPlan) -> JobPlan:
     """Return the Job with policy Continuous, without what is of an end."""
     completion = {**job.spec.get("completion", {}), "policy": "Continuous"}

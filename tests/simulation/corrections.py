@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.5
 
 def with_corrections(schedule: Schedule, rng: Random, *, is_late: bool = False) -> Schedule:
     """Return the schedule with its first Job of policy Once to be corrected."""
-    plan = next((job for job in schedule.jobs if not _is_continuous(job.spec)), None)
+    plan = next((job for job in schedule.jobs if not job.is_continuous), None)
     if plan is None:
         return schedule
     share = rng.choice((1.0, 1.0, 0.6, 0.0))
@@ -61,7 +61,3 @@ def _containers(pod: Raw) -> list[dict[str, Any]]:
 
 def _task(node: NodePlan, plan: JobPlan) -> Task:
     return plan.tasks.get(node.name) or node.tasks[0]
-
-
-def _is_continuous(spec: Raw) -> bool:
-    return (spec.get("completion") or {}).get("policy") == "Continuous"

@@ -37,7 +37,11 @@ def with_features(schedule: Schedule, rng: Random) -> Schedule:
         schedule = _with_jobs(schedule, rng)
     if "shards" in chosen:
         schedule = replace(schedule, shard_nodes=rng.choice((1, 2, 2, 3)))
-    for feature, adapt in (("exit", _exit), ("refusal", _refusal), ("results", _results)):
+    for feature, adapt in (
+        ("exit", with_exit),
+        ("refusal", with_failure_token),
+        ("results", with_results),
+    ):
         if feature in chosen:
             # The first Job always, the others as it comes.
             first, *rest = schedule.jobs
@@ -79,17 +83,20 @@ def _task(rng: Random) -> Task:
     return Task(kind, after)
 
 
-def _exit(job: JobPlan) -> JobPlan:
+def with_exit(job: JobPlan) -> JobPlan:
+    """Return the Job in mode Exit."""
     completion = {**job.spec.get("completion", {}), "mode": "Exit"}
     return replace(job, spec={**job.spec, "completion": completion})
 
 
-def _refusal(job: JobPlan) -> JobPlan:
+def with_failure_token(job: JobPlan) -> JobPlan:
+    """Return the Job with a failure token."""
     completion = {**job.spec.get("completion", {}), "failureToken": FAILURE_TOKEN}
     return replace(job, spec={**job.spec, "completion": completion})
 
 
-def _results(job: JobPlan) -> JobPlan:
+def with_results(job: JobPlan) -> JobPlan:
+    """Return the Job with results, which its tasks print then."""
     return replace(job, spec={**job.spec, "results": [{"name": "a"}, {"name": "b"}]})
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from tests.simulation.continuous_jobs import is_continuous
 from tests.simulation.rollouts import rolled_out
 from tests.simulation.schedule import Disturbance, JobPlan, Schedule, Task
 from tests.simulation.server import Raw
@@ -113,7 +112,7 @@ def _approvals(schedule: Schedule, rng: Random) -> Schedule:
 
 
 def _aborts(schedule: Schedule, rng: Random) -> Schedule:
-    if is_continuous(schedule.jobs[0]):
+    if schedule.jobs[0].is_continuous:
         return schedule
     schedule, key = _with_rollout(schedule, rng), schedule.jobs[0].key
     schedule = _adds(schedule, Disturbance(_when(schedule, rng), "abort", key))
@@ -169,7 +168,7 @@ def _with_second(schedule: Schedule, rng: Random, fields: dict[str, Any]) -> Sch
 def _sufficient(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule with a Job that has succeeded when some of its nodes have."""
     first = schedule.jobs[0]
-    if is_continuous(first):
+    if first.is_continuous:
         return schedule
     if rng.random() < 0.7:
         schedule = _with_rollout(schedule, rng, maxParallel=1)

@@ -8,8 +8,13 @@ from dataclasses import replace
 from random import Random
 
 from tests.simulation.drawn_disturbances import DISRUPTIONS
-from tests.simulation.features import with_refusals
-from tests.simulation.schedule import FAILURE_TOKEN, Disturbance, JobPlan, NodePlan, Schedule
+from tests.simulation.features import (
+    with_exit,
+    with_failure_token,
+    with_refusals,
+    with_results,
+)
+from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule
 
 FIRST_SEED = 12_000_000_000
 SHARE_WITH_RESULTS = 0.8
@@ -44,10 +49,7 @@ def _interruption(node: NodePlan, rng: Random) -> Disturbance:
 
 
 def _exit(job: JobPlan, rng: Random) -> JobPlan:
-    completion = {**job.spec.get("completion", {}), "mode": "Exit"}
+    job = with_exit(job)
     if rng.random() < SHARE_WITH_FAILURE_TOKEN:
-        completion["failureToken"] = FAILURE_TOKEN
-    spec = {**job.spec, "completion": completion}
-    if rng.random() < SHARE_WITH_RESULTS:
-        spec["results"] = [{"name": "a"}, {"name": "b"}]
-    return replace(job, spec=spec)
+        job = with_failure_token(job)
+    return with_results(job) if rng.random() < SHARE_WITH_RESULTS else job

@@ -7,7 +7,6 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from tests.simulation.continuous_jobs import is_continuous
 from tests.simulation.schedule import Disturbance, Schedule, Task
 
 SHARE = 0.06
@@ -25,7 +24,7 @@ _KINDS = frozenset(
 def with_rollbacks(schedule: Schedule, rng: Random) -> Schedule:
     """Return the schedule, in a share of all schedules with a rollback."""
     first, *rest = schedule.jobs
-    is_other = rest or is_continuous(first) or first.created_at
+    is_other = rest or first.is_continuous or first.created_at
     if rng.random() >= SHARE or is_other:
         return schedule
     kept = {

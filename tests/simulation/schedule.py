@@ -119,6 +119,11 @@ class JobPlan:
         """Whether the exit code completes a node, and not the token."""
         return bool(self.spec.get("completion", {}).get("mode") == "Exit")
 
+    @property
+    def is_continuous(self) -> bool:
+        """Whether the Job stays: policy Continuous."""
+        return bool(self.spec.get("completion", {}).get("policy") == "Continuous")
+
 
 @dataclass(frozen=True, slots=True)
 class ScheduledPlan:

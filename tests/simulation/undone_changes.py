@@ -42,21 +42,30 @@ def _requests(schedule: Schedule, key: str, rng: Random) -> list[Disturbance]:
     """Return up to three reruns of a Job, each with changes that are undone around it."""
     work = max(task.after for node in schedule.nodes for task in node.tasks)
     at = round(rng.uniform(2.0, work + 15.0), 2)
-    names = [node.name for node in schedule.nodes]
     found = []
     for _ in range(rng.choice((1, 2, 3))):
-        words = f"{rng.choice(('*', rng.choice(names)))}@{rng.randrange(1000)}"
-        found.append(Disturbance(at, "rerun", key, words))
+        found.append(rerun(schedule, key, at, rng))
         if rng.random() < SHARE_RETRIED:
             found.append(Disturbance(round(at + rng.uniform(0, 6), 2), "retry", key))
         for _ in range(rng.choice((1, 1, 2))):
             changed = round(max(at + rng.uniform(-1, 8), 0.0), 2)
             back = rng.choice(BACK)
-            image = f"example/task:{rng.randrange(2, 9)}"
-            found.append(Disturbance(changed, "edit", key, image, "image", back))
+            found.append(new_image(key, changed, back, rng))
             found += obstacle(changed, rng)
         at = round(at + rng.choice((0.1, 1.0, 4.0, 15.0)), 2)
     return found
+
+
+def rerun(schedule: Schedule, key: str, at: float, rng: Random) -> Disturbance:
+    """Return a request that one node, or all, run the task again."""
+    name = rng.choice([node.name for node in schedule.nodes])
+    return Disturbance(at, "rerun", key, f"{rng.choice(('*', name))}@{rng.randrange(1000)}")
+
+
+def new_image(key: str, at: float, back: float, rng: Random) -> Disturbance:
+    """Return a change of what a Job runs that is undone after `back` seconds."""
+    image = f"example/task:{rng.randrange(2, 9)}"
+    return Disturbance(at, "edit", key, image, "image", back)
 
 
 def obstacle(at: float, rng: Random) -> list[Disturbance]:

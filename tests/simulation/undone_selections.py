@@ -7,10 +7,10 @@ or a watch is late. Half of the Jobs stay.
 from dataclasses import replace
 from random import Random
 
-from tests.simulation.continuous_jobs import continuous, is_continuous
+from tests.simulation.continuous_jobs import continuous
 from tests.simulation.drawn_disturbances import random_selection
 from tests.simulation.schedule import Disturbance, JobPlan, Schedule
-from tests.simulation.undone_changes import BACK, obstacle
+from tests.simulation.undone_changes import BACK, new_image, obstacle, rerun
 
 FIRST_SEED = 11_000_000_000
 SHARE_CONTINUOUS = 0.5
@@ -28,7 +28,7 @@ def with_undone_selections(schedule: Schedule, rng: Random) -> Schedule:
         jobs[at] = continuous(jobs[at])
     schedule = replace(schedule, jobs=tuple(jobs))
     kept = [d for d in schedule.disturbances if d.kind not in _LEFT_OUT]
-    if is_continuous(jobs[at]):
+    if jobs[at].is_continuous:
         kept = [d for d in kept if d.kind != "select"]
     found = [*kept, *_changes(schedule, jobs[at], rng)]
     return replace(schedule, disturbances=tuple(sorted(found, key=lambda d: d.at)))
@@ -52,15 +52,12 @@ def _change(schedule: Schedule, job: JobPlan, at: float, rng: Random) -> Disturb
     drawn = rng.random()
     if drawn < 0.25:
         return Disturbance(at, "suspend", job.key, seconds=back)
-    if is_continuous(job) and drawn < 0.25 + SHARE_REVISED:
-        image = f"example/task:{rng.randrange(2, 9)}"
-        return Disturbance(at, "edit", job.key, image, "image", back)
+    if job.is_continuous and drawn < 0.25 + SHARE_REVISED:
+        return new_image(job.key, at, back, rng)
     return Disturbance(at, "edit", job.key, random_selection(schedule, rng), "nodes", back)
 
 
 def _request(schedule: Schedule, job: JobPlan, at: float, rng: Random) -> Disturbance:
-    if is_continuous(job) and rng.random() < 0.6:
-        name = rng.choice([node.name for node in schedule.nodes])
-        words = f"{rng.choice(('*', name))}@{rng.randrange(1000)}"
-        return Disturbance(round(at, 2), "rerun", job.key, words)
+    if job.is_continuous and rng.random() < 0.6:
+        return rerun(schedule, job.key, round(at, 2), rng)
     return Disturbance(round(at, 2), "retry", job.key)

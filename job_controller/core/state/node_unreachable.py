@@ -59,7 +59,7 @@ def with_absence(context: RunContext, record: NodeRecord, node: Node) -> NodeRec
 
 def unreachable_reason(node: Node, blocking_taint: Taint | None) -> tuple[str, str]:
     """Return reason and message for a node that is not Ready or keeps its pod off."""
-    if blocking_taint is not None and (node.ready or node.ready_changed_at is None):
+    if blocking_taint is not None and not is_away(node):
         return (
             NodeReason.NODE_TAINTED,
             f"the node has the taint {blocking_taint.key}, which keeps its pod off",
