@@ -12,6 +12,7 @@ from typing import assert_never
 from loguru import logger
 
 from daemonset_job.api import names
+from daemonset_job.api.daemon_set import DaemonSet, parse_daemon_set
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.node import parse_node
@@ -20,13 +21,14 @@ from daemonset_job.api.pod import Pod, parse_pod
 from daemonset_job.api.report import JobReport, merge_records, parse_report
 from daemonset_job.kube.cache.pager import Pager
 from daemonset_job.kube.client.errors import Conflict, NotFound
-from daemonset_job.kube.client.resource import JOB_REPORTS, NODES, PODS
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, NODES, PODS
 from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.client.unreadable import Unreadable
 from job_controller.actions.errors import most_severe
 from job_controller.actions.exclusive_nodes import ExclusiveNodes
 from job_controller.actions.writer import Writer
 from job_controller.core.plan import CheckNoPodMayStart, DeletePods, RemoveSchedulingGates
+from job_controller.core.state.causes import has_started
 from job_controller.core.state.due_again import counts
 from job_controller.core.state.ended_pods import is_orphan
 
@@ -85,7 +87,7 @@ class PodActions:
         _log_started(free)
 
     async def delete(self, key: JobKey, action: DeletePods) -> None:
-        """Delete pods; an unscheduled one only if it is still unscheduled."""
+        """Delete pods; one that has not started only if it has not changed since."""
         deleted: list[Pod] = []
         try:
             await self._for_each_pod(partial(self._delete, key, deleted), action.pods)
@@ -95,9 +97,15 @@ class PodActions:
     async def check_none_may_start(self, job: Job, *, is_taken_back: bool) -> None:
         """Raise Conflict unless each pod of the Job waits at its gate, as the API server has them.
 
-        The cache of pods can be behind the cache of DaemonSets, so that it lacks a pod. Nor may
-        there be one without an owner, see `CheckNoPodMayStart`.
+        The cache of pods can be behind the cache of DaemonSets, so that it lacks a pod. It can lack
+        the DaemonSet, too, if the answer to its creation was lost. Nor may there be a pod without
+        an owner, see `CheckNoPodMayStart`.
         """
+        found = (
+            await self._writer.client.find(DAEMON_SETS, job.daemon_set_name, job.namespace)
+        ).item
+        if found is not None and _may_create(parse_daemon_set(found), job, is_taken_back):
+            raise Conflict(f"DaemonSet {job.daemon_set_name} of the run may create pods")
         selector = f"{names.LABEL_JOB_UID}={job.uid}"
         what = Selection(PODS, job.namespace, selector)
         async for page in Pager(self._writer.client, what).pages():
@@ -170,11 +178,18 @@ class PodActions:
                 pod.name,
                 pod.namespace,
                 uid=pod.uid,
-                # Delete an unscheduled pod only if it is still unscheduled.
-                resource_version=None if pod.is_scheduled else pod.resource_version,
+                # One that has not started is deleted only as it was seen: it may be about to.
+                resource_version=None if has_started(pod) else pod.resource_version,
             )
             self._writer.expect_version(key, PODS, written)
             deleted.append(pod)
+
+
+def _may_create(daemon_set: DaemonSet, job: Job, is_taken_back: bool) -> bool:
+    """Return whether pods that may start can come of a DaemonSet; of a former start, any pods."""
+    if daemon_set.owner_uid != job.uid:
+        return False
+    return is_taken_back or not (daemon_set.is_gated and daemon_set.is_observed)
 
 
 def _has_turn(job: Job, record: NodeRecord | None, node_uid: str) -> bool:

@@ -48,6 +48,7 @@ from job_controller.core.render.report_status import (
     build_report,
     next_report_statuses,
 )
+from job_controller.core.render.revision_status import revision_status
 from job_controller.core.render.rollback import (
     record_late_starts,
     record_rollback,
@@ -130,6 +131,8 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     if find_unrecorded(snapshot):
         # The request stays open: only the report says which nodes follow it.
         status = replace(status, observed_rerun=job.status.observed_rerun)
+    if job.has_new_revision:
+        return _plan_revision(snapshot, counts, revision_status(job, status, run))
     rollback = evaluate_rollback(snapshot, counts, run, now)
     status = with_rollback(job, status, rollback, now)
     if rollback.action is not None:
@@ -140,17 +143,13 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
     # No node starts after a failure. After a success, one that joins late does.
     has_failed = run.outcome == RunOutcome.FAILED
     is_reopened = job.is_true(ConditionType.COMPLETE) and not run.has_ended
-    has_news = is_reopened or job.has_new_revision or is_alteration_unrecorded(job, status)
+    has_news = is_reopened or is_alteration_unrecorded(job, status)
     unrecorded = has_news and any(isinstance(action, WriteStatus) for action in record)
     if unrecorded:
-        # After the DaemonSet is applied nothing shows the change, so it is recorded first. Nor is a
-        # pod created whose revision has no number yet.
+        # After the DaemonSet is applied nothing shows the change, so it is recorded first.
         work = [action for action in work if not isinstance(action, ApplyDaemonSet)]
     times = [counts.wake_at, run.wake_at, rollout.wake_at, prepared.wake_at]
-    times += [stays_until, pending.wake_at]
-    hint_at = token_hint_at(counts, job)
-    if hint_at is not None and now < hint_at and not run.has_ended:
-        times.append(hint_at)
+    times += [stays_until, pending.wake_at, _hint_due_at(counts, job, run, now)]
     moments = [moment for moment in times if moment is not None]
     waits = [max((moment - now).total_seconds(), 0.0) for moment in moments]
     if snapshot.refusals:
@@ -180,6 +179,22 @@ def decide(snapshot: Snapshot, now: datetime) -> Plan:
         pod_query=rollout.query,
         source_queries=() if run.has_ended else due_queries(job, now),
     )
+
+
+def _hint_due_at(counts: NodeCounts, job: Job, run: RunState, now: datetime) -> datetime | None:
+    """Return when the message has a hint that no token was printed; None for never, or already."""
+    due = None if run.has_ended else token_hint_at(counts, job)
+    return due if due is not None and now < due else None
+
+
+def _plan_revision(snapshot: Snapshot, counts: NodeCounts, status: JobStatus) -> Plan:
+    """Return the write of a new revision's number, which comes before all that is done for it.
+
+    If the change is undone before that, the write fails, and nothing has followed the change. If
+    it is undone later, that is a revision of its own.
+    """
+    events = state_events(snapshot, status, counts)
+    return Plan(actions=(WriteStatus(status),), events=tuple(events), is_urgent=True)
 
 
 def _adds_history(snapshot: Snapshot, record: list[Action]) -> bool:

@@ -148,8 +148,9 @@ class CheckJobUnchanged:
 class CheckNoPodMayStart:
     """Fail unless each pod of the Job waits at its gate, by a new read of the API server.
 
-    Nor may there be one without an owner: the next DaemonSet of the Job would adopt it. With
-    `is_taken_back`, one that is being deleted may be there: no DaemonSet adopts it.
+    Nor may its DaemonSet create others, or a pod be without an owner: the next DaemonSet would
+    adopt it. With `is_taken_back`, one that is being deleted may be there: no DaemonSet adopts it.
+    The DaemonSet of the start that was taken back has to be gone then.
     """
 
     is_taken_back: bool = False

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.kube.client.answers import Page
+from daemonset_job.kube.client.answers import Found, Page
 from daemonset_job.kube.client.errors import Conflict
+from daemonset_job.kube.client.resource import DAEMON_SETS
 from daemonset_job.kube.client.unreadable import Unreadable
 from job_controller.actions.pods import PodActions
 from job_controller.core.plan import CheckNoPodMayStart
@@ -33,10 +34,15 @@ def orphan(name):
 
 
 class Server:
-    """Answers a list in pages of one pod."""
+    """Answers a list in pages of one pod, and has a DaemonSet of the Job, or none."""
 
-    def __init__(self, *pods):
+    def __init__(self, *pods, daemon_set=None):
         self.pods = pods
+        self.daemon_set = daemon_set
+
+    async def find(self, resource, name, namespace):
+        assert (resource, name, namespace) == (DAEMON_SETS, JOB.daemon_set_name, JOB.namespace)
+        return Found(self.daemon_set, "1")
 
     async def page(self, what, *, continue_=None, **_):
         assert what.label_selector == f"{names.LABEL_JOB_UID}={JOB.uid}"
@@ -45,8 +51,24 @@ class Server:
         return Page(list(self.pods[at : at + 1]), "1", more, 100)
 
 
-def check(*pods, **changes):
-    actions = PodActions(SimpleNamespace(client=Server(*pods)))
+def raw_daemon_set(*, owner=JOB.uid, gated=True, seen=1):
+    gates = [{"name": names.START_GATE}] if gated else []
+    owners = [{"kind": names.JOB_KIND, "name": JOB.name, "uid": owner, "controller": True}]
+    return {
+        "metadata": {
+            "name": JOB.daemon_set_name,
+            "namespace": JOB.namespace,
+            "uid": "ds",
+            "generation": 1,
+            "ownerReferences": [{"apiVersion": names.API_VERSION, **each} for each in owners],
+        },
+        "spec": {"template": {"spec": {"schedulingGates": gates}}},
+        "status": {"observedGeneration": seen},
+    }
+
+
+def check(*pods, daemon_set=None, **changes):
+    actions = PodActions(SimpleNamespace(client=Server(*pods, daemon_set=daemon_set)))
     asyncio.run(actions.execute(KEY, JOB, CheckNoPodMayStart(**changes)))
 
 
@@ -77,3 +99,18 @@ def test_an_orphan_that_is_being_deleted_keeps_no_job_from_its_next_start():
         check(ending)
     with pytest.raises(Conflict, match="late"):
         check(pod, is_taken_back=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_taken_back"),
+    [({"gated": False}, False), ({"seen": 0}, False), ({}, True)],
+    ids=["not gated", "gate not seen", "of a start that was taken back"],
+)
+def test_a_daemon_set_that_may_create_pods_is_a_conflict(changes, is_taken_back):
+    with pytest.raises(Conflict, match="may create pods"):
+        check(daemon_set=raw_daemon_set(**changes), is_taken_back=is_taken_back)
+
+
+def test_a_daemon_set_with_the_gate_and_that_of_another_job_pass():
+    check(daemon_set=raw_daemon_set())
+    check(daemon_set=raw_daemon_set(owner="another", gated=False), is_taken_back=True)

@@ -65,6 +65,10 @@ def view_current(
             record = finder.renewed(name, record, entry)
             if record.earlier_pods:
                 unrecorded.add(name)
+        elif record is not None and finder.is_back(name, record, returned):
+            earlier = (record.pod_uid, *record.earlier_pods)[:_EARLIER_PODS]
+            record = replace(record, earlier_pods=earlier)
+            unrecorded.add(name)
         elif record is not None and record.turn_at and record.revision != snapshot.job.revision:
             # It has not begun, and the turn was for what the Job ran before.
             record = replace(record, turn_at=None, step=0)
@@ -203,7 +207,9 @@ class _Finder:
     def find_returned(self, records: Mapping[str, NodeRecord]) -> frozenset[str]:
         """Return the nodes that had left the selection, and match the present one."""
         daemon_set = self.snapshot.owned_daemon_set
-        left = [name for name, record in records.items() if has_left(record)]
+        left = [
+            name for name, record in records.items() if has_left(record) or _was_removed(record)
+        ]
         if daemon_set is None or not left or daemon_set.nodes_hash != self._job.nodes_hash:
             return frozenset()
         affinity = self.snapshot.affinity
@@ -212,6 +218,22 @@ class _Finder:
             for name in sorted(left)
             if (node := self.snapshot.nodes.get(name)) is not None
             and affinity.matches(name, node.labels)
+        )
+
+    def is_back(self, name: str, record: NodeRecord, returned: frozenset[str]) -> bool:
+        """Return whether the node left before it was known to have completed, and has come back.
+
+        It begins in another pod, since the one that it had is gone. That one may have completed it,
+        and the evidence of that may be late.
+        """
+        return (
+            name in returned
+            and _was_removed(record)
+            and record.pod_uid not in record.earlier_pods
+            and self.snapshot.nodes[name].uid == record.uid
+            and record.revision == self._job.revision
+            and record.selection in {"", self._job.selection_hash}
+            and all(pod.uid != record.pod_uid for pod in self._pods().get(name, ()))
         )
 
     def is_due_again(
@@ -233,16 +255,9 @@ class _Finder:
             return False
         # Its record may be late, and its pod be gone.
         is_entered = (
-            entry is not None and entry.node_uid == node.uid and self._may_count(entry, record)
+            entry is not None and entry.node_uid == node.uid and counts(self._job, entry, record)
         )
         return _has_begun(record) or is_entered or self._has_started_pod(name)
-
-    def _may_count(self, entry: Evidence, record: NodeRecord) -> bool:
-        """Return whether evidence counts, or does if a change is undone that the status lacks."""
-        is_former = entry.is_completed and entry.pod_uid not in record.earlier_pods
-        if is_former and entry.revision in self._current_revisions():
-            return True
-        return counts(self._job, entry, record)
 
     def _is_requested(self, name: str, observed: str) -> bool:
         """Return whether a request names the node that was not acted on for it."""
@@ -252,17 +267,12 @@ class _Finder:
     def renewed(self, name: str, record: NodeRecord, entry: Evidence | None) -> NodeRecord:
         """Return the first record of the node's next try. One that is away stays unreachable."""
         is_away = record.state == NodeState.UNREACHABLE and record.retry == self._job.retry_request
-        # If the change is undone before the status has it, a retry is still about this pod.
-        is_ended_by_change = self._job.has_new_revision and not self._is_requested(
-            name, record.rerun
-        )
         return NodeRecord(
             uid=record.uid,
             state=NodeState.UNREACHABLE if is_away else NodeState.WAITING,
             reason=record.reason if is_away else "",
             message=record.message if is_away else "",
-            pod_uid=record.pod_uid if is_ended_by_change else "",
-            retry=record.retry if is_ended_by_change else self._job.retry_request,
+            retry=self._job.retry_request,
             failures=record.failures,
             omitted_failures=record.omitted_failures,
             revision=self._job.revision,
@@ -279,37 +289,28 @@ class _Finder:
         """Return the pods of the newest revision that are of earlier tries, the newest first.
 
         Those of other revisions count no more anyway. If the revision alone is new, a pod that runs
-        it already is the node's next try. If that revision is undone before the status has it, the
-        try that it ended goes on, and the pods before that one still do not count. The record may
-        have the revision that was undone by then.
+        it already is the node's next try.
         """
         revision = self._job.revision
         is_requested = self._is_requested(name, record.rerun)
-        current = self._current_revisions() if is_requested else {revision}
         found: list[str] = []
         if is_requested:
-            found += [pod.uid for pod in self._pods().get(name, ()) if pod.revision in current]
-        if record.revision in current:
+            found += [pod.uid for pod in self._pods().get(name, ()) if pod.revision == revision]
+        if record.revision == revision:
             found.append(record.pod_uid)
-        if entry is not None and entry.revision in current:
+        if entry is not None and entry.revision == revision:
             is_of_next_try = record.revision != revision and not is_requested
             found += [] if is_of_next_try else [entry.pod_uid]
-        found += record.earlier_pods
+        if record.revision == revision:
+            found += record.earlier_pods
         return tuple(dict.fromkeys(filter(None, found)))[:_EARLIER_PODS]
 
     def _has_started_pod(self, name: str) -> bool:
         """Return whether a pod that a request is about has started the task on the node."""
-        current = self._current_revisions()
+        revision = self._job.revision
         return any(
-            pod.revision in current and has_started(pod) for pod in self._pods().get(name, ())
+            pod.revision == revision and has_started(pod) for pod in self._pods().get(name, ())
         )
-
-    def _current_revisions(self) -> set[str]:
-        """Return the newest revision, and that in the status while it has not got that one.
-
-        If the change is undone before it has, the pods of the former revision count again.
-        """
-        return {self._job.revision, self._job.status.revision}
 
     def _pods(self) -> Mapping[str, list[Pod]]:
         """Return the scheduled pods, by the name of their node."""
@@ -319,6 +320,10 @@ class _Finder:
                 if pod.is_scheduled:
                     self._scheduled[pod.node_name].append(pod)
         return self._scheduled
+
+
+def _was_removed(record: NodeRecord) -> bool:
+    return record.state == NodeState.REMOVED and bool(record.pod_uid)
 
 
 def _has_begun(record: NodeRecord) -> bool:

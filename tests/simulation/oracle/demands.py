@@ -70,14 +70,16 @@ class Demands:
             self._add(self.reruns[uid], self._rerun(new, after))
 
     def _note_revision(self, uid: str, old: Raw, new: Raw) -> None:
-        """Note that the controller has read what runs, if the status got another revision."""
+        """Note that the controller has read what runs, if the status got another revision.
+
+        The write fails if the Job was changed since it was read.
+        """
         was, is_ = (raw.get("status") or {} for raw in (old, new))
         if was.get("revision") == is_.get("revision"):
             return
         self.revisions[uid] = is_.get("revision", "")
-        observed = is_.get("observedGeneration", 0)
-        if read := [demand for demand in self.images[uid] if demand.generation <= observed]:
-            read[-1].is_known = True
+        if self.revisions[uid]:
+            self.images[uid][-1].is_known = True
 
     def _rerun(self, job: Raw, value: str) -> Demand:
         words = {word for word in value.partition("@")[0].split(",") if word}

@@ -8,9 +8,8 @@ unreachable, or failed before its task has started, counts as long as that is on
 whose pod is deleted to take the start of the run back.
 
 For policy Continuous, a start in a pod of an earlier revision counts only once the ledger has had
-the node, however late it is. The same is so if a change that was undone is on record since. A start
-that is on record for the newest revision counts also if there was none. A kubelet reports such a
-start of a pod that has ended with its node's shutdown.
+the node, however late it is. A start that is on record for the newest revision counts also if there
+was none. A kubelet reports such a start of a pod that has ended with its node's shutdown.
 """
 
 from __future__ import annotations
@@ -42,8 +41,6 @@ class StartedNodes:
     started: dict[tuple[str, str], str] = field(default_factory=dict)
     # The revision of the start that is on record, by the same.
     revisions: dict[tuple[str, str], str] = field(default_factory=dict)
-    # The report that has a node, and the generation of the Job that it is of, by the same.
-    _seen_in: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
     # What the ledger has had, by the same.
     entered: set[tuple[str, str]] = field(default_factory=set)
 
@@ -76,7 +73,6 @@ class StartedNodes:
         """Note which nodes have begun by a report."""
         job_uid, where = report["spec"]["job"]["uid"], report["metadata"]["name"]
         now, records = self.world.loop.moment, (report.get("status") or {}).get("nodeStates") or {}
-        generation = (report.get("status") or {}).get("jobGeneration", 0)
         now_recorded = set()
         self.entered |= {(job_uid, e["nodeUID"]) for e in (report.get("evidence") or {}).values()}
         for record in records.values():
@@ -89,24 +85,9 @@ class StartedNodes:
             elif is_marked or record.get("state") in {"Active", "Unreachable", "Failed"}:
                 now_recorded.add(key)
                 self.recorded.setdefault(key, (now, where))
-            if not record.get("attempts") and record.get("revision") != self.started.get(key):
-                self.started.pop(key, None)
-            self._seen_in[key] = (where, generation)
-        self._forget_changed(job_uid, where, generation, {r.get("uid") for r in records.values()})
         for key, (_, found) in list(self.recorded.items()):
             if key[0] == job_uid and found == where and key not in now_recorded:
                 del self.recorded[key]
-
-    def _forget_changed(
-        self, job_uid: str, where: str, generation: int, node_uids: set[str | None]
-    ) -> None:
-        """Forget starts of which a report says no more, since a change of the Job is on record."""
-        for key, (found, then) in list(self._seen_in.items()):
-            is_of_report = key[0] == job_uid and found == where
-            if is_of_report and then < generation and key[1] not in node_uids:
-                del self._seen_in[key]
-                self.started.pop(key, None)
-                self.revisions.pop(key, None)
 
     def start_taken_back(self, job_uid: str) -> None:
         """Forget the records of a run whose start is taken back: it has begun nowhere."""

@@ -122,4 +122,5 @@ def test_a_node_that_left_by_itself_is_not_due_again_when_a_change_takes_it_in()
     # It is due like any other once what runs is changed.
     change(cluster, args=("x",))
     run(cluster)
+    run(cluster)
     assert completed(cluster) == (2, 0)

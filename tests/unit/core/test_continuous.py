@@ -130,6 +130,8 @@ def test_an_inexact_count_keeps_no_completion_of_an_older_revision() -> None:
     cluster.pods = []
     change(cluster, image="example/task:2")
     run(cluster)
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+    run(cluster)
     assert cluster.job.status.observed_generation == cluster.job.generation
     assert conditions(cluster)["Complete"] == ("False", "NodesDue")
     assert cluster.report_status is not None
@@ -185,6 +187,8 @@ def test_a_change_of_what_runs_makes_every_node_due_again() -> None:
     first = cluster.job.revision
     change(cluster, image="example/task:2")
     assert cluster.job.revision != first
+    # The number comes first.
+    assert deleted(run(cluster)) == []
     plan = run(cluster)
     # The cluster applies at once: the pods of the first revision go.
     assert deleted(plan) == ["a", "b"]
@@ -234,6 +238,7 @@ def test_a_change_back_counts_as_a_change() -> None:
     change(cluster, image="example/task:2")
     run(cluster)
     change(cluster, image="example/task:1")
+    run(cluster)
     assert deleted(run(cluster)) == ["a"]
 
 
@@ -259,6 +264,7 @@ def test_a_node_of_a_suspended_job_that_is_down_is_unreachable_after_a_change_to
     cluster = standing("a", completed=("a",))
     run(cluster)
     change(cluster, image="example/task:2", suspend=True)
+    run(cluster)
     away = NOW - timedelta(minutes=10)
     cluster.nodes["a"] = replace(cluster.nodes["a"], ready=False, ready_changed_at=away)
     run(cluster)
@@ -274,6 +280,7 @@ def test_a_failure_of_an_earlier_revision_is_history() -> None:
     run(cluster, NOW + timedelta(seconds=30))
     assert (cluster.report_status or {})["nodeStates"]["a"]["state"] == "Failed"
     change(cluster, image="example/task:2")
+    run(cluster)
     assert deleted(run(cluster, NOW + timedelta(seconds=40))) == ["a"]
     record = (cluster.report_status or {})["nodeStates"]["a"]
     assert (record["state"], len(record["failures"])) == ("Waiting", 1)

@@ -235,6 +235,31 @@ def test_evidence_of_two_tries_ago_does_not_complete_the_newest() -> None:
     assert pods[-1] == "pod-a-1"
 
 
+def test_evidence_from_before_a_node_left_and_came_back_does_not_complete_it() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    late = cluster.evidence.pop("a")
+    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
+    change(cluster, nodes=NodeSelection(selector=selector))
+    run(cluster)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
+    cluster.pods = cluster.pods[1:]
+    cluster.desired = cluster.scheduled = 1
+    run(cluster)
+    assert recorded(cluster)["state"] == "Removed"
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    assert released(refuse_report(cluster)) == []
+    run(cluster)
+    assert released(run(cluster)) == ["a"]
+    cluster.evidence["a"] = late
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+    complete(cluster, "a", 2)
+    run(cluster)
+    assert conditions(cluster)["Complete"][0] == "True"
+
+
 def test_evidence_from_before_a_completion_does_not_complete_the_newest_try() -> None:
     cluster = completed("a")
     late = cluster.evidence["a"]

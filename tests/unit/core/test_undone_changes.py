@@ -5,7 +5,11 @@ from dataclasses import replace
 import pytest
 
 from daemonset_job.api import names
-from tests.unit.builders import SampleCluster, gated_pod, make_pod
+from daemonset_job.api.job_status import Condition
+from daemonset_job.api.reasons import FailedReason
+from daemonset_job.api.states import ConditionType
+from job_controller.core.plan import WriteStatus
+from tests.unit.builders import NOW, SampleCluster, gated_pod, make_pod
 from tests.unit.core.runs import conditions, failing, run
 from tests.unit.core.standing_jobs import (
     change,
@@ -22,6 +26,40 @@ def run_refused(cluster: SampleCluster) -> None:
     status = cluster.job.status
     run(cluster)
     cluster.job = replace(cluster.job, status=status)
+
+
+def test_nothing_is_done_for_a_change_before_the_status_has_its_number() -> None:
+    cluster = standing("a", "b", completed=("a",))
+    run(cluster)
+    before, generation = cluster.report_status, cluster.job.status.observed_generation
+    change(cluster, image="example/task:2")
+    request(cluster, "a")
+    plan = run(cluster)
+    assert [type(action) for action in plan.actions] == [WriteStatus]
+    assert cluster.report_status == before
+    # What follows the change and the request is in the report first.
+    assert cluster.job.status.observed_generation == generation
+    assert cluster.job.status.observed_rerun == ""
+    assert totals_of(cluster).completed == 1
+    run(cluster)
+    assert totals_of(cluster).completed == 0
+    assert cluster.job.status.observed_generation == cluster.job.generation
+
+
+def test_a_failed_run_goes_on_with_the_number_of_the_change() -> None:
+    cluster = standing("a")
+    run(cluster)
+    conditions_ = (
+        Condition(ConditionType.FAILED, True, FailedReason.CHECK_FAILED, "the check failed"),
+    )
+    status = replace(cluster.job.status, conditions=conditions_, completion_time=NOW)
+    cluster.job = replace(cluster.job, status=status)
+    change(cluster, image="example/task:2")
+    run(cluster)
+    failed = cluster.job.condition(ConditionType.FAILED)
+    assert failed is not None
+    assert (failed.status, failed.message) == (False, "what the Job runs was changed")
+    assert cluster.job.status.completion_time is None
 
 
 @pytest.mark.parametrize("is_seen_first", [True, False])
