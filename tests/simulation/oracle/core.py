@@ -73,7 +73,7 @@ class Oracle:
         self.plans: dict[str, JobPlan] = {}
         # By the UID of a Job that another one owns: that one.
         self.owners: dict[str, str] = {}
-        self.deleted_by_us: set[str] = set()
+        self.deleted_by_us: dict[str, float] = {}
         # By UID of a Job: when the writer of what is written now last read its ledger afresh.
         self.ledger_read_at: dict[str, float] = {}
         self.started_nodes = StartedNodes(world, self)
@@ -242,7 +242,7 @@ class Oracle:
                     self.plans[uid], node, entry, is_desired=is_desired
                 )
         self.completion.judge_left_report(job)
-        self.deleted_by_us.add(uid)
+        self.deleted_by_us[uid] = self._world.loop.moment
 
     # --- facts ---------------------------------------------------------------------------
 

@@ -121,9 +121,14 @@ class Failures:
         if all(self.may_not_fail(node, each) for node in nodes for each in jobs):
             self._accuse("the Job is called failed, and nothing has failed")
 
+    def is_unread(self, node: str) -> bool:
+        """Return whether the terminator could not record what the node has printed lately."""
+        if self._world.logs_failed_lately(node, 6.0):
+            return True
+        return self._world.undisturbed_from["terminator"] >= self._world.loop.moment - 6.0
+
     def _accuse(self, words: str, node: str = "") -> None:
-        is_unread = self._world.logs_failed_lately(node, 6.0)
-        if is_unread or self._world.undisturbed_from["terminator"] >= self._world.loop.moment - 6.0:
+        if self.is_unread(node):
             self._oracle.excuse("false failure", "grace")
         else:
             self._oracle.violate("false failure", words + self._oracle.timeouts.skews())

@@ -62,7 +62,8 @@ INVARIANTS = (
         seed=0,
         excuses={
             "superseded": "A node joined after the end: the Job was deleted without it, and its "
-            "report counts it.",
+            "report counts it. So may one that joined while the controller did not know yet that "
+            "the Job was gone.",
         },
     ),
 )
@@ -111,10 +112,17 @@ def _judge_closed(world: World, report: Raw) -> None:
     done = nodes.get("completed", 0) + nodes.get("failed", 0)
     least = sufficiency.required(world.oracle.completion.newest(uid), nodes.get("desired", 0))
     if phase == "Succeeded" and done != nodes.get("desired") and nodes.get("completed", 0) < least:
-        if uid in world.oracle.completion.superseded:
+        joined = _joined_since(world, world.oracle.deleted_by_us[uid])
+        if uid in world.oracle.completion.superseded or done + joined >= nodes.get("desired", 0):
             world.oracle.excuse("report", "superseded")
             return
         violate("report", f"the Job was deleted as completed, the report says {phase}, {nodes}")
+
+
+def _joined_since(world: World, moment: float) -> int:
+    """Return how many of the nodes have joined since."""
+    uids = (node["metadata"]["uid"] for node in world.server.all(NODES))
+    return sum(world.oracle.born[uid] > moment for uid in uids)
 
 
 class _Rest:

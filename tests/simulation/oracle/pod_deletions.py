@@ -37,6 +37,8 @@ INVARIANTS = (
         excuses={
             "clocks differ": "The pod is older than its node by the clocks of two API servers "
             "(guarantees.md, At least once).",
+            "grace": "For a retry, after a task has ended whose evidence the terminator could not "
+            "record: it looks failed (guarantees.md, At least once).",
         },
     ),
 )
@@ -75,24 +77,36 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
     if has_failed and not is_kept:
         # Any pod of the node: none of them may run the task any more.
         return
-    pod_at, node_at = (found["metadata"]["creationTimestamp"] for found in (pod, raw))
-    if pod_at < node_at:
-        oracle.excuse("pod deletion", "clocks differ")
+    if excuse := _find_excuse(world, pod, raw):
+        oracle.excuse("pod deletion", excuse)
         return
     words = f"the pod of {node} is deleted for nothing{oracle.timeouts.skews()}"
     oracle.violate("pod deletion", words)
 
 
+def _find_excuse(world: World, pod: Raw, node: Raw) -> str:
+    pod_at, node_at = (found["metadata"]["creationTimestamp"] for found in (pod, node))
+    if pod_at < node_at:
+        return "clocks differ"
+    has_ended = bool(task_status(pod).get("restartCount"))
+    is_unread = world.oracle.failures.is_unread(node["metadata"]["name"])
+    return "grace" if has_ended and _is_retry_drawn(world) and is_unread else ""
+
+
 def _is_retried(world: World, pod: Raw, job_uid: str) -> bool:
     """Return whether a user requests a retry, and the pod is not at work without a failure."""
     node = pod["spec"]["meant_for"]
-    if not any(d.kind == "retry" for d in world.schedule.disturbances):
+    if not _is_retry_drawn(world):
         return False
     machine = world.machines.get(node)
     run = machine.pods.get(pod["metadata"]["uid"]) if machine is not None else None
     if run is None or not run.is_at_work or _may_be_late(world, pod, job_uid):
         return True
     return not world.oracle.failures.may_not_fail(node, job_uid)
+
+
+def _is_retry_drawn(world: World) -> bool:
+    return any(d.kind == "retry" for d in world.schedule.disturbances)
 
 
 def _may_be_late(world: World, pod: Raw, job_uid: str) -> bool:
