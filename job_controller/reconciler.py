@@ -16,6 +16,7 @@ from loguru import logger
 
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.node import Node
+from daemonset_job.informers.job_reference import job_reference
 from daemonset_job.informers.whole_reports import SUMMARY_RETRY_SECONDS
 from daemonset_job.kube.cache.reflector import UNSYNCED_SECONDS
 from daemonset_job.kube.client.errors import KubeError
@@ -66,7 +67,6 @@ from job_controller.fresh_nodes import (
     with_fresh_nodes,
 )
 from job_controller.history import History
-from job_controller.job_reference import job_reference
 from job_controller.memories import Memories
 from job_controller.notify.notifier import Notifier
 from job_controller.snapshots import cached_snapshot

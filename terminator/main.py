@@ -10,6 +10,7 @@ from functools import partial
 from daemonset_job.api import names
 from daemonset_job.api.job import JobKey
 from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.recorder import EventRecorder
 from daemonset_job.process.config_watch import read_text
 from daemonset_job.process.leadership import lead_when_elected
 from daemonset_job.process.logging_setup import configure_logging
@@ -40,6 +41,12 @@ class Terminator:
         self._options = options
         self._metrics = metrics
         self._clock = clock
+        self._events = EventRecorder(
+            client,
+            component="daemonset-job-terminator",
+            instance=options.identity,
+            clock=clock,
+        )
         self._scope_changed = asyncio.Event()
         self._scope = self._new_scope()
         metrics.watch_sizes(self.sizes())
@@ -100,12 +107,15 @@ class Terminator:
             self._scope.apply(config)
 
     def _new_scope(self) -> NamespaceScope:
-        return NamespaceScope(self._client, self._clock, self._metrics, lambda: self.config)
+        return NamespaceScope(
+            self._client, self._clock, self._metrics, lambda: self.config, self._events
+        )
 
     async def _run_scope(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._scope.caches.run())
             group.create_task(self._run_leader_election())
+            group.create_task(self._events.run())
 
     async def _run_leader_election(self) -> None:
         """Lead whenever this process holds the Lease. A follower keeps its caches up to date."""

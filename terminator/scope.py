@@ -11,8 +11,11 @@ from collections.abc import Awaitable, Callable
 from loguru import logger
 
 from daemonset_job.api.job import Job, JobKey
+from daemonset_job.api.reasons import EventReason
 from daemonset_job.api.report import JobReport
+from daemonset_job.informers.job_reference import job_reference
 from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.recorder import EventRecorder
 from daemonset_job.process.reconcile_results import ReconcileResults
 from daemonset_job.runtime.clock import Clock
 from daemonset_job.runtime.debounce import Debouncer
@@ -21,6 +24,7 @@ from daemonset_job.runtime.workqueue import WorkQueue, namespace_of
 from terminator.caches import Caches
 from terminator.config import Config
 from terminator.deleter import Deleter
+from terminator.ledger.run_reports import RunReports
 from terminator.ledger.writer import Ledger
 from terminator.logs.findings_report import OnFindings
 from terminator.logs.progress_report import OnProgress
@@ -42,13 +46,19 @@ class NamespaceScope:
     """The namespaces of one configuration: `caches` follows them, `lead` acts on them."""
 
     def __init__(
-        self, client: KubeClient, clock: Clock, metrics: Metrics, config: Callable[[], Config]
+        self,
+        client: KubeClient,
+        clock: Clock,
+        metrics: Metrics,
+        config: Callable[[], Config],
+        events: EventRecorder,
     ) -> None:
         self.is_stopping = False
         self._client = client
         self._clock = clock
         self._metrics = metrics
         self._config = config
+        self._events = events
         self.queue: WorkQueue[JobKey] = WorkQueue(group_of=namespace_of, group_limit=WORKERS)
         self._debouncer: Debouncer[JobKey] = Debouncer(
             min_seconds=DEBOUNCE_SECONDS, max_seconds=math.inf
@@ -108,10 +118,18 @@ class NamespaceScope:
         return Ledger(
             self._client,
             self._metrics,
-            reports_of=self.caches.reports_of,
-            has_job=self.caches.has_job,
-            read_whole_reports=lambda job: self.caches.whole_reports.read_whole(job.uid),
+            reports=RunReports(
+                self.caches.reports_of,
+                self.caches.has_job,
+                lambda job: self.caches.whole_reports.read_whole(job.uid),
+            ),
+            on_refused=self._report_refused,
             flush_seconds=self._config().flush_interval,
+        )
+
+    def _report_refused(self, job: Job, words: str) -> None:
+        self._events.emit(
+            job_reference(job), "Warning", EventReason.EVIDENCE_REFUSED, words, "Recording"
         )
 
     def _create_scanner(self, on_findings: OnFindings, on_progress: OnProgress) -> Scanner:

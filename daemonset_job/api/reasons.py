@@ -558,6 +558,10 @@ class EventReason(Reason):
         "NotificationNotSent",
         "A receiver of `spec.notify` was not notified; the message says why.",
     )
+    EVIDENCE_REFUSED = (
+        "EvidenceRefused",
+        "The API server has refused for a minute to record what nodes have completed.",
+    )
     DAEMON_SET_RECREATED = (
         "DaemonSetRecreated",
         (

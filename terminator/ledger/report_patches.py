@@ -15,6 +15,7 @@ from daemonset_job.kube.client.errors import Conflict, Forbidden, KubeError, Not
 from daemonset_job.kube.client.resource import JOB_REPORTS
 from terminator.ledger.assignment import build_patch
 from terminator.ledger.run_buffer import RunBuffer
+from terminator.ledger.unwritten import refusal_of
 from terminator.metrics import Metrics
 
 # A refused patch is sent again in two halves. After this many refusals, four times those needed to
@@ -117,6 +118,7 @@ def _postpone(buffer: RunBuffer, report: JobReport, nodes: Sequence[str], error:
             "the API server refused evidence, retrying", nodes=list(nodes), error=str(error)
         )
     now = asyncio.get_running_loop().time()
+    buffer.refused_with = refusal_of(error)
     buffer.postpone(nodes, report, now, is_full=isinstance(error, TooLarge))
 
 

@@ -13,6 +13,7 @@ from daemonset_job.runtime.backoff import exponential_seconds
 from daemonset_job.runtime.write_pacer import WritePacer
 from terminator.ledger.evidence import combine_evidence
 from terminator.ledger.progress_notes import ProgressNotes
+from terminator.ledger.unwritten import UnwrittenEvidence
 from terminator.ledger.written_reports import WrittenReports
 
 # Delays before evidence is sent again that the server refused for its content, or for the size of
@@ -36,6 +37,8 @@ class RunBuffer:
         full: By report, until when it takes no more nodes, in the loop's time.
         refusals: How many writes in a row had something refused in them.
         is_urgent: Whether the next write skips the pacer's pause.
+        refused_with: What the API server answered when it last refused evidence.
+        unwritten: For how long evidence has been refused.
     """
 
     job: Job
@@ -49,6 +52,8 @@ class RunBuffer:
     refusals: int = 0
     pacer: WritePacer = field(default_factory=WritePacer)
     is_urgent: bool = False
+    refused_with: str = ""
+    unwritten: UnwrittenEvidence = field(default_factory=UnwrittenEvidence)
 
     def add(self, node: str, evidence: Evidence) -> None:
         """Add evidence that was not recorded before; it is sent even if older one was refused."""

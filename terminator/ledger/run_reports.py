@@ -16,7 +16,12 @@ ReadWholeReports = Callable[[Job], Awaitable[None]]
 
 
 class RunReports:
-    """Finds the reports of runs; the parameters are those of `Ledger`."""
+    """Finds the reports of runs.
+
+    `reports_of(job)` returns the cached reports of a run, and `has_job(uid)` whether its Job is in
+    the caches. `read_whole_reports(job)` reads the reports again of which the cache has a summary
+    only.
+    """
 
     def __init__(
         self,

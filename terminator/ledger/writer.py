@@ -7,7 +7,7 @@ not written again.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
@@ -22,7 +22,8 @@ from terminator.ledger.assignment import Entries, ShardRule, assign_to_shards
 from terminator.ledger.evidence import combine_evidence, is_recorded
 from terminator.ledger.report_patches import ReportPatches
 from terminator.ledger.run_buffer import RunBuffer
-from terminator.ledger.run_reports import ReadWholeReports, ReportsOf, RunReports
+from terminator.ledger.run_reports import RunReports
+from terminator.ledger.unwritten import refusal_of
 from terminator.metrics import Metrics
 
 WRITERS = 4
@@ -34,9 +35,8 @@ SHARD_FULL_RETRY_SECONDS = 5.0
 class Ledger:
     """Collects the evidence of all runs and writes it into their reports.
 
-    `reports_of(job)` returns the cached reports of a run, and `has_job(uid)` whether its Job is in
-    the caches. `read_whole_reports(job)` reads the reports again of which the cache has a summary
-    only. `flush_seconds` is how long evidence may wait for more; it can be changed at any time.
+    `on_refused(job, message)` reports evidence that the API server refuses. `flush_seconds` is how
+    long evidence may wait for more; it can be changed at any time.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Ledger:
         client: KubeClient,
         metrics: Metrics,
         *,
-        reports_of: ReportsOf,
-        has_job: Callable[[str], bool],
-        read_whole_reports: ReadWholeReports,
+        reports: RunReports,
+        on_refused: Callable[[Job, str], None],
         flush_seconds: float,
     ) -> None:
         self.flush_seconds = flush_seconds
+        self._on_refused = on_refused
         self._patches = ReportPatches(client, metrics)
-        self._reports = RunReports(reports_of, has_job, read_whole_reports)
+        self._reports = reports
         self._buffers: dict[str, RunBuffer] = {}
         self._queue: WorkQueue[str] = WorkQueue(
             base_seconds=BACKOFF_SECONDS[0],
@@ -235,6 +235,7 @@ class Ledger:
         )
         took_seconds = loop.time() - started
         buffer.pacer.record(took_seconds, self._count_nodes(buffer), loop.time())
+        self._report_refusal(buffer, results, loop.time())
         for result in results:
             if isinstance(result, BaseException):
                 buffer.is_urgent |= was_urgent
@@ -251,6 +252,17 @@ class Ledger:
         if buffer.refused.keys() == buffer.pending.keys():
             return min((until - now for until in buffer.refused.values()), default=None)
         return min(SHARD_FULL_RETRY_SECONDS, progress_seconds or SHARD_FULL_RETRY_SECONDS)
+
+    def _report_refusal(
+        self, buffer: RunBuffer, results: Iterable[BaseException | None], now: float
+    ) -> None:
+        """Report evidence that has been refused for a while: the Job shows no other sign of it."""
+        refusal = next(filter(None, map(refusal_of, results)), "")
+        if not refusal and buffer.refused.keys() & buffer.pending.keys():
+            refusal = buffer.refused_with
+        late = [node for node, entry in buffer.pending.items() if not entry.is_only_progress]
+        if words := buffer.unwritten.note(refusal if late else "", late, now):
+            self._on_refused(buffer.job, words)
 
     def _count_nodes(self, buffer: RunBuffer) -> int:
         """Return how many nodes the run's reports have, by which the pacer measures a run.

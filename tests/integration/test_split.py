@@ -16,14 +16,19 @@ from typing import Any
 import pytest
 import yaml
 
-from daemonset_job.api.names import ANNOTATION_RETRY
+from daemonset_job.api.names import ANNOTATION_RETRY, JOB_KIND
+from daemonset_job.api.reasons import EventReason
+from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import (
     DAEMON_SETS,
+    EVENTS,
     JOB_REPORTS,
     JOBS,
     PODS,
     SCHEDULED_JOBS,
 )
+from daemonset_job.kube.recorder import EventRecorder, ObjectReference
+from daemonset_job.runtime.clock import SystemClock
 from job_controller.policy_check import missing_policies
 from terminator.config import Options
 from tests.integration.conftest import install
@@ -159,6 +164,28 @@ async def run_by_schedule(harness: Harness) -> None:
     await harness.admin.delete(SCHEDULED_JOBS, "sweep", harness.namespace)
 
 
+async def report_refusals(harness: Harness, client: KubeClient) -> None:
+    """Report refused evidence as the terminator does: twice, and again after a restart."""
+    about = ObjectReference(JOB_KIND, harness.namespace, "sample", "uid", API_VERSION)
+
+    def event_count(events: list[dict[str, Any]]) -> int:
+        return sum(raw["count"] for raw in events if raw["reason"] == "EvidenceRefused")
+
+    total = 0
+    for times in (2, 1):
+        recorder = EventRecorder(client, component=TERMINATOR, clock=SystemClock())
+        task = asyncio.create_task(recorder.run())
+        for _ in range(times):
+            recorder.emit(about, "Warning", EventReason.EVIDENCE_REFUSED, "refused", "Recording")
+            total += 1
+
+            async def is_counted(expected: int = total) -> bool:
+                return event_count(await harness.all(EVENTS)) == expected
+
+            await harness.wait_until(is_counted, "the event was sent", seconds=30)
+        task.cancel()
+
+
 async def test_every_right_that_is_granted_is_used(kube_env, namespace, documents):
     """A run with refused pods, a lost one and twice suspended, one that fails; restarts between."""
     go, tasks = asyncio.Event(), {}
@@ -226,6 +253,7 @@ async def test_every_right_that_is_granted_is_used(kube_env, namespace, document
         assert (await harness.report())["status"]["phase"] == "Succeeded", events
 
         await run_by_schedule(harness)
+        await report_refusals(harness, terminator.client)
 
     expected = granted(documents, CONTROLLER)
     assert merged(used(controllers), FOR_OWNERS, FOR_APPLY) == expected

@@ -191,6 +191,7 @@ class TerminatorProcess(Process):
             self._world.clock,
             cast("TerminatorMetrics", NOTHING),
             lambda: config,
+            cast("EventRecorder", NOTHING),
         )
         self._follow(scope.caches)
         await scope.caches.wait_synced()

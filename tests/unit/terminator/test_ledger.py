@@ -11,6 +11,7 @@ from daemonset_job.kube.client.errors import Invalid, KubeError, NotFound, TooLa
 from job_controller.core.state.node_exits import UNREAD_LOG_GRACE
 from terminator.ledger.report_patches import REFUSALS_LIMIT
 from terminator.ledger.run_buffer import REFUSED_SECONDS
+from terminator.ledger.run_reports import RunReports
 from terminator.ledger.writer import Ledger
 from terminator.ledger.written_reports import WRITTEN_SECONDS
 from terminator.metrics import Metrics
@@ -40,12 +41,14 @@ class Cluster:
         self.error: KubeError | None = None
         self.takes = None  # whether the report of that name takes these entries; None: no report
         self.version = 1
+        self.refusals = []
         self.ledger = Ledger(
             self,
             Metrics(),
-            reports_of=lambda _job: list(self.reports),
-            has_job=lambda _uid: self.has_job,
-            read_whole_reports=self.read_whole_reports,
+            reports=RunReports(
+                lambda _job: list(self.reports), lambda _uid: self.has_job, self.read_whole_reports
+            ),
+            on_refused=lambda _job, words: self.refusals.append(words),
             flush_seconds=0.5,
         )
 
