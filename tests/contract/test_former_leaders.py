@@ -6,6 +6,7 @@ import pytest
 
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from tests.contract.controller_cluster import FakeCluster, running, until, virtual_clock
+from tests.contract.fake_receiver import configured
 
 __all__ = ["virtual_clock"]
 
@@ -21,8 +22,8 @@ def cluster(server):
     return FakeCluster(server, "a", "b")
 
 
-def hold_first_status(server):
-    """Have the first status of a report carried out late, also if its client is gone by then.
+def hold_first_status(server, matches):
+    """Have the first status that matches carried out late, also if its client is gone by then.
 
     Returns a list, which has that request once it has arrived.
     """
@@ -33,7 +34,7 @@ def hold_first_status(server):
         return await route(http, request)
 
     async def maybe_late(http, request):
-        if held or not is_status_of_report(request):
+        if held or not is_status_of_report(request) or not matches(request.body["status"]):
             return await route(http, request)
         held.append(request)
         return await asyncio.shield(asyncio.create_task(late(http, request)))
@@ -56,9 +57,13 @@ def recorded_node(server, node):
     return (recorded(server).get("nodeStates") or {}).get(node) or {}
 
 
+def sent_last(server):
+    return recorded(server)["notifications"]["ops"].get("event")
+
+
 async def start_and_lose_the_leader(server, cluster, **spec):
     """Have a controller start a run, and end while its first status of the report is under way."""
-    held = hold_first_status(server)
+    held = hold_first_status(server, lambda status: "phase" in status)
     async with running(server):
         cluster.apply(**spec)
         await until(lambda: held)
@@ -89,6 +94,26 @@ async def test_the_end_of_a_run_stays(server, cluster):
         await asyncio.sleep(LATE_SECONDS + 10)
         assert recorded(server)["phase"] == "Succeeded"
         assert recorded_node(server, "a")["state"] == "Completed"
+
+
+async def test_what_was_sent_stays_sent(server, cluster, receiver, tmp_path):
+    held = hold_first_status(server, lambda status: list(status) == ["notifications"])
+    receivers = (configured(tmp_path, "ops", receiver.url),)
+    async with running(server, receivers=receivers):
+        cluster.apply(notify=[{"receiver": "ops"}])
+        await until(lambda: held)
+    assert receiver.events == ["default/sample Started"]
+    # A second later, so that the notifications of the start and of the end have other times.
+    await asyncio.sleep(1)
+    async with running(server, receivers=receivers):
+        for node in ("a", "b"):
+            await until(lambda: cluster.status().get("nodes", {}).get("desired") == 2)
+            cluster.complete(node)
+        await until(lambda: sent_last(server) == "Succeeded")
+        await asyncio.sleep(LATE_SECONDS + 60)
+    # That the first one was sent is recorded late, so it is repeated. The second one is not.
+    assert receiver.events == [*["default/sample Started"] * 2, "default/sample Succeeded"]
+    assert sent_last(server) == "Succeeded"
 
 
 async def test_evidence_that_is_added_meanwhile_delays_no_status(server, cluster):
