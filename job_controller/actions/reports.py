@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from loguru import logger
@@ -11,10 +12,11 @@ from loguru import logger
 from daemonset_job.api import names
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.report import JobReport, metadata_without_managed_fields
+from daemonset_job.api.report import JobReport, metadata_without_managed_fields, parse_report
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState, Phase
-from daemonset_job.kube.client.errors import AlreadyExists, NotFound
+from daemonset_job.kube.client.answers import RawObject
+from daemonset_job.kube.client.errors import AlreadyExists, Conflict, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
 from job_controller.actions.status_log import log_failed_nodes
 from job_controller.actions.writer import Writer
@@ -25,6 +27,8 @@ from job_controller.core.state.snapshot import Snapshot
 from job_controller.metrics import Metrics
 
 _FIRST_SHARD = "0"
+# How often a status is written to a report that gets evidence at the same time, before a back-off.
+_TRIES = 3
 
 
 class ReportActions:
@@ -73,8 +77,9 @@ class ReportActions:
         """Write the status of a report, if it exists.
 
         `decided_on` is the report from which the status was made, if that is older than `report`.
-        Raises Conflict if it closes the report, adds to its history or gives nodes their turns, and
-        comes late.
+        Raises Conflict if another controller has written the status since, also if this write is
+        carried out so late that its process leads no more. If it closes the report, adds to its
+        history or gives nodes their turns, the report must be as it was read, with all evidence.
         """
         seen = decided_on or report
         status = with_current_deliveries(status, seen.status, report.status)
@@ -82,23 +87,46 @@ class ReportActions:
         # leader may not have it in its cache yet. Nor may one replace entries of the history which
         # a write made that had no answer.
         # A turn is given only if no other controller has given one meanwhile.
-        meta = {"uid": report.uid}
         is_guarded = status.phase == Phase.CANCELLED or status.history != seen.status.history
-        if is_guarded or _gives_turns(seen.status, status):
-            meta["resourceVersion"] = seen.resource_version
+        is_guarded |= _gives_turns(seen.status, status)
+        version = seen.resource_version if is_guarded else report.resource_version
         body = {
-            "metadata": meta,
+            "metadata": {"uid": report.uid, "resourceVersion": version},
             "status": build_status_patch(report.status, status),
         }
         try:
-            written = await self._writer.client.merge_patch(
-                JOB_REPORT_STATUS, report.name, body, report.namespace
-            )
+            if is_guarded:
+                written = await self._patch_status(report, body)
+            else:
+                written = await self._patch_same_status(report, body)
         except NotFound:
             # The report was deleted; the run continues and CreateReport creates a new one.
             return
         self._writer.expect_version(key, JOB_REPORTS, written)
         self._tell_written(report, status, body["status"].get("nodeStates") or {})
+
+    async def _patch_status(self, report: JobReport, body: Mapping[str, Any]) -> RawObject:
+        return await self._writer.client.merge_patch(
+            JOB_REPORT_STATUS, report.name, body, report.namespace
+        )
+
+    async def _patch_same_status(self, report: JobReport, body: Mapping[str, Any]) -> RawObject:
+        """Patch the status, also if evidence was added meanwhile; Conflict if the status changed.
+
+        Evidence is added often, and no status depends on its absence. A status that another
+        controller has written stays.
+        """
+        client = self._writer.client
+        for _ in range(_TRIES - 1):
+            try:
+                return await self._patch_status(report, body)
+            except Conflict:
+                found = (await client.find(JOB_REPORTS, report.name, report.namespace)).item
+                if found is None or not _has_same_status(found, report):
+                    raise
+                version = found["metadata"]["resourceVersion"]
+                body = {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
+        return await self._patch_status(report, body)
 
     async def delete_own(self, key: JobKey, snapshot: Snapshot, action: DeleteReport) -> None:
         """Delete a report of a run whose start is taken back, if it exists."""
@@ -131,6 +159,14 @@ class ReportActions:
         if status.phase == Phase.CANCELLED:
             self._metrics.count_cancelled()
             logger.info("closed the JobReport", report=report.name, why=status.message)
+
+
+def _has_same_status(raw: RawObject, report: JobReport) -> bool:
+    """Return whether a raw report is this one, with the same status but for what was notified."""
+    if raw["metadata"].get("uid") != report.uid:
+        return False
+    found = parse_report(raw).status
+    return replace(found, notifications=report.status.notifications) == report.status
 
 
 def _gives_turns(before: ReportStatus, after: ReportStatus) -> bool:

@@ -7,13 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from daemonset_job.api.notifications import Delivery
-from daemonset_job.api.report import JobReport
-from daemonset_job.kube.client.errors import NotFound
+from daemonset_job.api.report import JobReport, parse_report
+from daemonset_job.kube.client.answers import RawObject
+from daemonset_job.kube.client.errors import Conflict, NotFound
 from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
 from job_controller.actions.writer import Writer
 
 # A webhook that does not answer in this time is away.
 _RECORD_SECONDS: Final = 10.0
+# How often it is tried at once: other receivers record in the same report, and so does the ledger.
+_TRIES: Final = 5
 # Beyond this many, those of reports that are deleted are dropped.
 _TIDY_ABOVE: Final = 1000
 
@@ -69,24 +72,47 @@ class Deliveries:
         await self._write(report, receiver, known)
 
     async def _write(self, report: JobReport, receiver: str, known: _Known) -> None:
-        body = {
-            "metadata": {"uid": report.uid},
-            "status": {"notifications": {receiver: _patch(known.delivery)}},
-        }
-        try:
-            written = await self._writer.client.merge_patch(
-                JOB_REPORT_STATUS,
-                report.name,
-                body,
-                report.namespace,
-                timeout_seconds=_RECORD_SECONDS,
-            )
-        except NotFound:
-            # The report was deleted: nothing is to be sent any more.
-            written = {}
+        written = await self._patch(report, receiver, known.delivery)
         known.is_written = True
         key = report.namespace, report.job_name
         self._writer.expect_version(key, JOB_REPORTS, written)
+
+    async def _patch(self, report: JobReport, receiver: str, delivery: Delivery) -> RawObject:
+        """Record a delivery unless a later one is recorded; return the report, {} if it is gone.
+
+        A record of a former leader can be carried out late. What was sent since would be repeated.
+        """
+        client, version = self._writer.client, report.resource_version
+        for tries_left in reversed(range(_TRIES)):
+            body = {
+                "metadata": {"uid": report.uid, "resourceVersion": version},
+                "status": {"notifications": {receiver: _patch(delivery)}},
+            }
+            try:
+                return await client.merge_patch(
+                    JOB_REPORT_STATUS,
+                    report.name,
+                    body,
+                    report.namespace,
+                    timeout_seconds=_RECORD_SECONDS,
+                )
+            except NotFound:
+                break
+            except Conflict:
+                if not tries_left:
+                    raise
+            found = await client.find(
+                JOB_REPORTS, report.name, report.namespace, timeout_seconds=_RECORD_SECONDS
+            )
+            current = parse_report(found.item) if found.item is not None else None
+            if current is None or current.uid != report.uid:
+                break
+            recorded = current.status.notifications.get(receiver)
+            if recorded is not None and _is_later(recorded, delivery):
+                return found.item or {}
+            version = current.resource_version
+        # The report was deleted: nothing is to be sent any more.
+        return {}
 
     def _tidy(self) -> None:
         caches = self._writer.caches

@@ -243,6 +243,71 @@ async def test_conflict_with_a_bystander_is_no_loss(server, candidate):
     assert spec(server)["holderIdentity"] == "a"
 
 
+async def test_who_deletes_the_lease_lets_no_second_process_lead(server, candidate):
+    a = candidate("a")
+    await a.started.wait()
+    b = candidate("b")
+    await asyncio.sleep(20)
+    # The leader learns late that the Lease is gone.
+    server.delay_next("PUT", "/leases/", 4)
+    server.remove(LEASES, "lock", "kube-system")
+    await asyncio.sleep(60)
+    assert Candidate.leading == ["a"]
+    assert not b.task.done()
+    assert spec(server)["holderIdentity"] == "a"
+
+
+async def test_a_deleted_lease_of_a_dead_leader_is_succeeded(server, candidate):
+    held = {"holderIdentity": "dead", "leaseDurationSeconds": 15}
+    server.put(LEASES, {"metadata": {"name": "lock", "namespace": "kube-system"}, "spec": held})
+    b = candidate("b")
+    await asyncio.sleep(5)
+    server.remove(LEASES, "lock", "kube-system")
+    await b.started.wait()
+    assert 15 <= now() < 19
+
+
+async def test_an_edited_duration_lets_no_second_process_lead(server, candidate):
+    a = candidate("a")
+    await a.started.wait()
+    b = candidate("b")
+    await asyncio.sleep(20)
+    # The leader learns late of the edit.
+    server.delay_next("PUT", "/leases/", 4.9)
+    server.patch(LEASES, "lock", {"spec": {"leaseDurationSeconds": 1}}, "kube-system")
+    await asyncio.sleep(60)
+    assert Candidate.leading == ["a"]
+    assert not b.task.done()
+
+
+async def test_a_lease_with_a_strange_holder_for_years_is_taken_after_a_minute(server, candidate):
+    a = candidate("a")
+    await a.started.wait()
+    strange = {"holderIdentity": "?", "leaseDurationSeconds": 2_147_483_647}
+    server.patch(LEASES, "lock", {"spec": strange}, "kube-system")
+    await a.task
+    b = candidate("b")
+    await b.started.wait()
+    assert 60 <= now() < 66
+
+
+async def test_a_leader_that_was_paused_stops_although_its_successor_has_released(
+    server, candidate
+):
+    """The clock of a machine that was paused or moved may not have gone on meanwhile."""
+    a = candidate("a")
+    await a.started.wait()
+    server.patch(
+        LEASES,
+        "lock",
+        {"spec": {"holderIdentity": None, "leaseDurationSeconds": 1, "leaseTransitions": 1}},
+        "kube-system",
+    )
+    await a.task
+    assert a.ended.is_set()
+    assert now() < 3
+
+
 async def test_lost_answers_leave_no_lease_behind(server, candidate):
     server.lose_answer_next("POST", "/leases")
     a = candidate("a")

@@ -11,6 +11,8 @@ from daemonset_job.kube.leaderelection.lease_record import claimed, holder_of, r
 from daemonset_job.runtime.clock import Clock
 
 _WRITE_TIMEOUT_SECONDS = 10.0
+# A Lease that was edited may say that it lasts for years. No version of this program says more.
+_LONGEST_DURATIONS = 4
 
 
 class LeaseLock:
@@ -31,6 +33,7 @@ class LeaseLock:
         self._seen: RawObject | None = None
         self._seen_at = 0.0
         self._has_written = False
+        self._was_ours = False
         self._renewed_at = 0.0
 
     def __str__(self) -> str:
@@ -52,7 +55,11 @@ class LeaseLock:
         return self._clock.monotonic() - self._renewed_at
 
     async def try_acquire(self, lease_duration_seconds: float, *, timeout_seconds: float) -> bool:
-        """Take or renew the Lease; False if another process holds it. Raises KubeError."""
+        """Take or renew the Lease; False if another process holds it. Raises KubeError.
+
+        A Lease that was ours is lost also if no process holds it now. Another one may have led
+        while this one was paused.
+        """
         began = self._clock.monotonic()
         if self._seen is not None and self.holder == self.identity:
             # The usual renewal needs no read: the version we wrote last is the precondition.
@@ -65,9 +72,13 @@ class LeaseLock:
                 LEASES, self._name, self._namespace, timeout_seconds=timeout_seconds
             )
         except NotFound:
+            # Who deletes a Lease does not end the process that leads: it may not know that yet.
+            if self._is_held_by_another(self._seen, lease_duration_seconds):
+                return False
             return await self._create(began, lease_duration_seconds, timeout_seconds)
         self._observe(current)
-        if self._is_held_by_another(current, lease_duration_seconds):
+        is_lost = self._was_ours and self.holder != self.identity
+        if is_lost or self._is_held_by_another(current, lease_duration_seconds):
             return False
         try:
             return await self._claim(current, began, lease_duration_seconds, timeout_seconds)
@@ -125,6 +136,7 @@ class LeaseLock:
 
     def _won(self, written: RawObject, began: float) -> bool:
         self._observe(written)
+        self._was_ours = True
         self._renewed_at = began
         return True
 
@@ -133,8 +145,14 @@ class LeaseLock:
             self._seen_at = self._clock.monotonic()
         self._seen = current
 
-    def _is_held_by_another(self, current: RawObject, lease_duration_seconds: float) -> bool:
-        if holder_of(current) in ("", self.identity):
+    def _is_held_by_another(self, lease: RawObject | None, lease_duration_seconds: float) -> bool:
+        """Return whether another process may still lead, by the Lease as it was last seen.
+
+        With the duration of an edited Lease two processes could lead, or none for years.
+        """
+        if holder_of(lease) in ("", self.identity):
             return False
-        duration = spec_of(current).get("leaseDurationSeconds") or lease_duration_seconds
-        return self._clock.monotonic() < self._seen_at + float(duration)
+        recorded = float(spec_of(lease or {}).get("leaseDurationSeconds") or 0)
+        longest = _LONGEST_DURATIONS * lease_duration_seconds
+        duration = min(max(recorded, lease_duration_seconds), longest)
+        return self._clock.monotonic() < self._seen_at + duration

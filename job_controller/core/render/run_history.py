@@ -52,14 +52,16 @@ def append_history(
 ) -> ReportStatus:
     """Return the status with the history of `before`, followed by the new entries.
 
-    No entry is older than the one before it: a new leader's clock may be behind that of the old.
+    No entry is older than the one before it, nor than the start: a new leader's clock may be behind
+    that of the old.
     """
     history = list(before.history)
+    start = status.start_time or before.start_time
     for entry in entries:
         history.append(
             replace(
                 entry,
-                time=_time_of(entry, history),
+                time=_time_of(entry, history, start),
                 message=single_line(entry.message, _MESSAGE_LIMIT),
                 by=single_line(entry.by, _CLIENT_LIMIT),
             )
@@ -69,12 +71,14 @@ def append_history(
     return replace(status, history=tuple(history), omitted_history=before.omitted_history + excess)
 
 
-def _time_of(entry: HistoryEntry, history: list[HistoryEntry]) -> datetime | None:
+def _time_of(
+    entry: HistoryEntry, history: list[HistoryEntry], start: datetime | None
+) -> datetime | None:
     """Return the time of an entry: not before that of the last one, nor that of its like.
 
     To a receiver of notifications, two pauses of one time are the same.
     """
-    last = history[-1].time if history else None
+    last = history[-1].time if history else start
     if entry.time is None or last is None:
         return entry.time
     time = max(entry.time, last)

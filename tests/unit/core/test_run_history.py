@@ -239,6 +239,13 @@ def test_an_entry_is_not_deferred_as_progress_is():
     assert defer_progress_writes(plan, cluster.job.status, 10.0) == plan
 
 
+def test_the_first_entry_is_not_older_than_the_start():
+    """By its time a receiver is known to have been notified of what came later."""
+    before = ReportStatus(start_time=at(60))
+    after = append_history(before, before, [HistoryEntry(at(5), "Completed")])
+    assert after.history[0].time == at(60)
+
+
 def test_times_do_not_go_back():
     before = ReportStatus(history=(HistoryEntry(at(10), "Paused"),))
     after = append_history(before, before, [HistoryEntry(at(5), "Resumed")])
