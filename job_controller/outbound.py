@@ -159,7 +159,7 @@ class Outbound:
         return self._session
 
     def _context(self, endpoint: Endpoint) -> ssl.SSLContext:
-        trusted = _read(endpoint.ca_file, "CA file", _CA_LIMIT_BYTES) if endpoint.ca_file else ""
+        trusted = _read_certificates(endpoint.ca_file) if endpoint.ca_file else ""
         context = self._contexts.get(trusted)
         if context is None:
             try:
@@ -219,16 +219,33 @@ def _with(url: URL, request: OutboundRequest) -> URL:
 def _read(path: str, what: str, limit: int) -> str:
     """Return the text of a file without blanks around it; raises OutboundError for none."""
     try:
-        with Path(path).open("rb") as file:
-            raw = file.read(limit + 1)
-        text = raw.decode("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise OutboundError(
-            f"its {what} cannot be read; is it in the Secret?", str(error)
-        ) from None
-    if not text or len(raw) > limit:
+        text = _read_bytes(path, what, limit).decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise _unreadable(what, error) from None
+    if not text:
         raise OutboundError(f"its {what} is empty or too long", path)
     return text
+
+
+def _read_certificates(path: str) -> str:
+    """Return the text of a CA file in ASCII: comments between certificates may have any bytes."""
+    text = _read_bytes(path, "CA file", _CA_LIMIT_BYTES).decode("ascii", "replace")
+    return text.replace("\N{REPLACEMENT CHARACTER}", "?")
+
+
+def _read_bytes(path: str, what: str, limit: int) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(limit + 1)
+    except (OSError, ValueError) as error:  # ValueError: there can be no file of that name
+        raise _unreadable(what, error) from None
+    if not raw or len(raw) > limit:
+        raise OutboundError(f"its {what} is empty or too long", path)
+    return raw
+
+
+def _unreadable(what: str, error: Exception) -> OutboundError:
+    return OutboundError(f"its {what} cannot be read; is it in the Secret?", str(error))
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:
