@@ -50,3 +50,21 @@ async def test_the_start_of_a_run_costs_few_requests(server):
             "create the Job": 1,
             "write the status": 1,
         }
+
+
+async def test_a_refusal_with_other_words_each_time_is_tried_again_after_a_while(server):
+    """A webhook may name its request in each answer, and each one changes the status."""
+    FakeCluster(server, "a")
+    async with running(server):
+        spec = {"schedule": "0 * * * *", "jobTemplate": {"spec": {"image": "example/task:1"}}}
+        meta = {"name": "nightly", "namespace": "default"}
+        server.put(SCHEDULED_JOBS, {"metadata": meta, "spec": spec})
+        for number in range(1000):
+            server.fail_next("POST", "/jobs", 403, reason="Forbidden", message=f"request {number}")
+        await asyncio.sleep(3600 + 300)
+        tries = [each for each in server.requests if kind_of(each) == "create the Job"]
+        assert 9 <= len(tries) <= 12
+        # A change of the spec is tried at once.
+        server.patch(SCHEDULED_JOBS, "nightly", {"spec": {"failedJobsHistoryLimit": 2}})
+        await asyncio.sleep(2)
+        assert sum(kind_of(each) == "create the Job" for each in server.requests) == len(tries) + 1

@@ -64,7 +64,12 @@ _WARNINGS = frozenset(
 )
 _WAITS = frozenset({SchedulingReason.WAITING_FOR_RUN, SchedulingReason.TOO_MANY_RUNS})
 _WORKS = frozenset(
-    {SchedulingReason.SCHEDULED, SchedulingReason.WAITING_FOR_RUN, SchedulingReason.START_MISSED}
+    {
+        SchedulingReason.SCHEDULED,
+        SchedulingReason.WAITING_FOR_RUN,
+        SchedulingReason.START_MISSED,
+        SchedulingReason.JOB_NAME_TAKEN,
+    }
 )
 
 
@@ -86,7 +91,7 @@ def decide_schedule(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
         return _after_start(snapshot, starts, now)
     found = _hold(snapshot) or _wait(snapshot, starts)
     if found is not None or starts.due is None:
-        return _finish(snapshot, starts, found or _scheduled(), now)
+        return _finish(snapshot, starts, found or _left_out(scheduled) or _scheduled(), now)
     deletions = tuple(
         DeleteRun(run.name, run.uid, run.resource_version, is_replaced=True)
         for run in _active(snapshot.runs)
@@ -166,6 +171,14 @@ def _wait(snapshot: ScheduleSnapshot, starts: Starts) -> _Found | None:
         )
         return SchedulingReason.TOO_MANY_RUNS, words
     return None
+
+
+def _left_out(scheduled: ScheduledJob) -> _Found | None:
+    """Return that the last start was left out because of its name, until the next one is done."""
+    old = scheduled.status.scheduling
+    if old is None or old.reason != SchedulingReason.JOB_NAME_TAKEN:
+        return None
+    return SchedulingReason.JOB_NAME_TAKEN, old.message
 
 
 def _scheduled() -> _Found:
