@@ -10,6 +10,7 @@ log has no path, query or token, also where the other side repeats them.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -189,12 +190,15 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 def _hide(text: str, url: URL, headers: Mapping[str, str]) -> str:
     """Return a text without what may be a secret in the URL or the token: servers repeat them."""
-    parts = {*url.parts, *url.raw_parts, *url.query.values(), *url.raw_query_string.split("&")}
+    pairs = url.raw_query_string.split("&")
+    values = {pair.partition("=")[2] for pair in pairs}
+    parts = {*url.parts, *url.raw_parts, *url.query.values(), *pairs, *values}
     token = headers.get("Authorization", "").removeprefix("Bearer ")
     long = {part for part in (*parts, token) if len(part) >= _SECRET_CHARACTERS}
     whole = {url.path, url.raw_path, url.raw_path_qs, url.path_qs} - {"/"}
     for secret in sorted(whole | long, key=len, reverse=True):
-        text = text.replace(secret, _HIDDEN)
+        # In any case: %2b and %2B are the same.
+        text = re.sub(re.escape(secret), _HIDDEN, text, flags=re.IGNORECASE)
     return text
 
 
@@ -212,7 +216,8 @@ def _read_url(endpoint: Endpoint) -> URL:
 
 def _with(url: URL, request: OutboundRequest) -> URL:
     if request.path:
-        url = url.joinpath(*request.path.strip("/").split("/"))
+        # joinpath leaves the query of the URL out, which may be a token or a tenant.
+        url = url.joinpath(*request.path.strip("/").split("/")).with_query(url.query)
     return url.extend_query(list(request.query)) if request.query else url
 
 

@@ -92,6 +92,31 @@ async def test_a_query_of_prometheus_is_encoded(server, tmp_path):
     assert server.queries == [{"query": 'a{n="team-a"} + 1 & x'}]
 
 
+async def test_the_query_of_a_sources_address_stays(server, tmp_path):
+    """It may have a token, or say which tenant is asked."""
+    found = source(tmp_path, "prom", server.url, paths=("/healthz",), queries={"q": "up"})
+    (tmp_path / "prom.url").write_text(f"{server.url}/base?tenant=a%26b&tenant=c")
+    async with checking(found) as checks:
+        await answer(checks, query("prom", query="q", below=0.5))
+        await answer(checks, query("prom", path="/healthz"))
+    assert server.paths == ["/base/api/v1/query", "/base/healthz"]
+    assert [each["tenant"] for each in server.queries] == ["a&b"] * 2
+    assert server.queries[0]["query"] == "up"
+
+
+@pytest.mark.parametrize("text", ["SECRET%2b1", "SECRET%2B1", "SECRET+1", "t=SECRET%2b1"])
+async def test_a_secret_of_the_address_is_hidden_however_the_answer_writes_it(
+    server, tmp_path, text
+):
+    server.status, server.text = 500, f"cannot serve {text} here"
+    (tmp_path / "url").write_text(f"{server.url}/base?t=SECRET%2B1")
+    outbound = Outbound()
+    found = await outbound.send(Endpoint(str(tmp_path / "url")), OutboundRequest("GET"))
+    await outbound.close()
+    assert "secret" not in found.excerpt.lower()
+    assert found.excerpt.startswith("cannot serve ")
+
+
 async def test_an_expression_that_does_not_parse_says_why(server, tmp_path):
     server.status = 400
     server.text = '{"status": "error", "errorType": "bad_data", "error": "1:4: parse error"}'
