@@ -104,6 +104,15 @@ def test_after_the_last_time_that_there_is_no_start_comes():
     assert (plan.start, plan.status.next_schedule_time) == (None, None)
 
 
+@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
+def test_a_run_that_ends_at_the_last_time_that_there_is_stays(phase):
+    last = datetime.max.replace(microsecond=0, tzinfo=UTC)
+    run = Run(name(NOON), "a", phase, last, deletes_itself=phase is Phase.SUCCEEDED)
+    done = scheduled(failed_limit=0, successful_limit=0, status=ScheduleStatus((), 1, NOON))
+    plan = decide_schedule(ScheduleSnapshot(done, (run,)), NOON)
+    assert (plan.deletions, plan.requeue_after) == ((), 300)
+
+
 def test_thousands_of_missed_starts_are_one():
     old = ScheduleStatus(last_schedule_time=NOON - timedelta(days=400))
     plan = decide_schedule(ScheduleSnapshot(scheduled("* * * * *", status=old)), NOON)
