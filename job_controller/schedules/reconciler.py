@@ -70,6 +70,8 @@ class ScheduleReconciler:
         self._metrics = metrics
         # Each refusal may have other words, and so change the status, which wakes its ScheduledJob.
         self._refused: dict[JobKey, _Refusal] = {}
+        # Since when the API server has had errors of its own at a start (monotonic).
+        self._failing: dict[JobKey, tuple[StartRun, float]] = {}
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Reconcile once; return the seconds until the next time, None for no need.
@@ -78,6 +80,7 @@ class ScheduleReconciler:
         """
         if (scheduled := await self._read(key)) is None:
             self._refused.pop(key, None)
+            self._failing.pop(key, None)
             return None
         now = self._clock.now()
         snapshot = await self._gather(scheduled)
@@ -92,6 +95,8 @@ class ScheduleReconciler:
                 until = self._clock.monotonic() + REFUSED_SECONDS
                 refusal = _Refusal(plan.start, scheduled.uid, scheduled.generation, until)
                 self._refused[key] = refusal
+            else:
+                self._failing.pop(key, None)
             if created is not None and not plan.deletions:
                 snapshot = replace(snapshot, runs=(*snapshot.runs, created))
             else:
@@ -204,12 +209,25 @@ class ScheduleReconciler:
         except AlreadyExists:
             return TriedStart(start.moment, await self._find_owner(scheduled, start)), None, None
         except KubeError as error:
-            if not is_refusal(error):
+            if not is_refusal(error) and not self._fails_for_long(scheduled, start, error):
                 raise
             message = error.message or error.reason
             return TriedStart(start.moment, StartResult.REFUSED, message), None, None
         logger.info("created a Job", job=start.name)
         return TriedStart(start.moment, StartResult.STARTED), None, read_run(created)
+
+    def _fails_for_long(self, scheduled: ScheduledJob, start: StartRun, error: KubeError) -> bool:
+        """Return whether a start is to be reported as refused: a webhook may be away for hours.
+
+        At first the error may pass, and is tried again sooner.
+        """
+        if error.status < 500:
+            return False
+        key, now = (scheduled.namespace, scheduled.name), self._clock.monotonic()
+        known = self._failing.get(key)
+        if known is None or known[0] != start:
+            known = self._failing[key] = start, now
+        return now - known[1] >= REFUSED_SECONDS
 
     async def _find_owner(self, scheduled: ScheduledJob, start: StartRun) -> StartResult:
         """Return whether the Job that has the name is of this ScheduledJob."""
