@@ -10,6 +10,7 @@ log has no path, query or token, also where the other side repeats them.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -159,7 +160,7 @@ class Outbound:
         return self._session
 
     def _context(self, endpoint: Endpoint) -> ssl.SSLContext:
-        trusted = _read(endpoint.ca_file, "CA file", _CA_LIMIT_BYTES) if endpoint.ca_file else ""
+        trusted = _read_certificates(endpoint.ca_file) if endpoint.ca_file else ""
         context = self._contexts.get(trusted)
         if context is None:
             try:
@@ -189,12 +190,15 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 def _hide(text: str, url: URL, headers: Mapping[str, str]) -> str:
     """Return a text without what may be a secret in the URL or the token: servers repeat them."""
-    parts = {*url.parts, *url.raw_parts, *url.query.values(), *url.raw_query_string.split("&")}
+    pairs = url.raw_query_string.split("&")
+    values = {pair.partition("=")[2] for pair in pairs}
+    parts = {*url.parts, *url.raw_parts, *url.query.values(), *pairs, *values}
     token = headers.get("Authorization", "").removeprefix("Bearer ")
     long = {part for part in (*parts, token) if len(part) >= _SECRET_CHARACTERS}
     whole = {url.path, url.raw_path, url.raw_path_qs, url.path_qs} - {"/"}
     for secret in sorted(whole | long, key=len, reverse=True):
-        text = text.replace(secret, _HIDDEN)
+        # In any case: %2b and %2B are the same.
+        text = re.sub(re.escape(secret), _HIDDEN, text, flags=re.IGNORECASE)
     return text
 
 
@@ -212,23 +216,41 @@ def _read_url(endpoint: Endpoint) -> URL:
 
 def _with(url: URL, request: OutboundRequest) -> URL:
     if request.path:
-        url = url.joinpath(*request.path.strip("/").split("/"))
+        # joinpath leaves the query of the URL out, which may be a token or a tenant.
+        url = url.joinpath(*request.path.strip("/").split("/")).with_query(url.query)
     return url.extend_query(list(request.query)) if request.query else url
 
 
 def _read(path: str, what: str, limit: int) -> str:
     """Return the text of a file without blanks around it; raises OutboundError for none."""
     try:
-        with Path(path).open("rb") as file:
-            raw = file.read(limit + 1)
-        text = raw.decode("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise OutboundError(
-            f"its {what} cannot be read; is it in the Secret?", str(error)
-        ) from None
-    if not text or len(raw) > limit:
+        text = _read_bytes(path, what, limit).decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise _unreadable(what, error) from None
+    if not text:
         raise OutboundError(f"its {what} is empty or too long", path)
     return text
+
+
+def _read_certificates(path: str) -> str:
+    """Return the text of a CA file in ASCII: comments between certificates may have any bytes."""
+    text = _read_bytes(path, "CA file", _CA_LIMIT_BYTES).decode("ascii", "replace")
+    return text.replace("\N{REPLACEMENT CHARACTER}", "?")
+
+
+def _read_bytes(path: str, what: str, limit: int) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(limit + 1)
+    except (OSError, ValueError) as error:  # ValueError: there can be no file of that name
+        raise _unreadable(what, error) from None
+    if not raw or len(raw) > limit:
+        raise OutboundError(f"its {what} is empty or too long", path)
+    return raw
+
+
+def _unreadable(what: str, error: Exception) -> OutboundError:
+    return OutboundError(f"its {what} cannot be read; is it in the Secret?", str(error))
 
 
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:

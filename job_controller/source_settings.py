@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from job_controller.core.sources import Source
-from job_controller.receiver_settings import read_endpoint, read_named, read_patterns
+from job_controller.receiver_settings import Parts, read_endpoint, read_named, read_patterns
 
 _QUERIES_LIMIT: Final = 100
 _QUERY_BYTES: Final = 4096
@@ -18,22 +18,27 @@ _OWN_KEYS: Final = frozenset({"paths", "queries", "allowExpressions"})
 
 
 def read_sources(raw: object) -> tuple[Source, ...]:
-    """Return the sources in their order; raises ValueError with the place and the fix."""
+    """Return the sources in their order; raises MistakesError with each place and the fix."""
     return read_named("sources", raw, _OWN_KEYS, _read_source)
 
 
-def _read_source(place: str, item: Mapping[str, Any]) -> Source:
-    allows = item.get("allowExpressions", False)
-    if not isinstance(allows, bool):
-        raise ValueError(f"{place}.allowExpressions must be true or false")  # noqa: TRY004 - its text is for the author of the setting
+def _read_source(place: str, item: Mapping[str, Any], parts: Parts) -> Source:
     return Source(
         name=item["name"],
-        endpoint=read_endpoint(place, item),
-        namespaces=read_patterns(place, item),
-        paths=_read_paths(f"{place}.paths", item.get("paths")),
-        queries=_read_queries(f"{place}.queries", item.get("queries")),
-        allows_expressions=allows,
+        endpoint=read_endpoint(place, item, parts),
+        namespaces=read_patterns(place, item, parts),
+        paths=parts.read(_read_paths, f"{place}.paths", item.get("paths"), ()),
+        queries=parts.read(_read_queries, f"{place}.queries", item.get("queries"), {}),
+        allows_expressions=parts.read(
+            _read_allows, f"{place}.allowExpressions", item.get("allowExpressions", False), False
+        ),
     )
+
+
+def _read_allows(place: str, raw: object) -> bool:
+    if not isinstance(raw, bool):
+        raise ValueError(f"{place} must be true or false")  # noqa: TRY004 - its text is for the author of the setting
+    return raw
 
 
 def _read_paths(place: str, raw: object) -> tuple[str, ...]:
@@ -58,6 +63,14 @@ def _read_queries(place: str, raw: object) -> Mapping[str, str]:
     for name, text in raw.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"{place} must have names of letters, digits, '-', '_' and '.'")
-        if not isinstance(text, str) or not text.strip() or len(text.encode()) > _QUERY_BYTES:
+        if not _is_query(text):
             raise ValueError(f"{place}.{name} must be PromQL of at most {_QUERY_BYTES} bytes")
     return dict(raw)
+
+
+def _is_query(text: object) -> bool:
+    if not isinstance(text, str) or not text.strip():
+        return False
+    # Half a character of JSON has no bytes.
+    raw = text.encode("utf-8", "ignore")
+    return len(raw) <= _QUERY_BYTES and raw.decode() == text

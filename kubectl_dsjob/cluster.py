@@ -13,7 +13,7 @@ from daemonset_job.api.job import Job, parse_job
 from daemonset_job.api.report import JobReport, parse_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError, NotFound
-from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, SCHEDULED_JOBS
 from daemonset_job.kube.client.selection import Selection
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.paging import list_objects
@@ -76,7 +76,14 @@ async def need_run(client: KubeClient, namespace: str, name: str) -> RunView:
 
 
 async def find_near(client: KubeClient, namespace: str, name: str) -> str:
-    """Return what the user may have meant: a near name, or the name in another namespace."""
+    """Return what the user may have meant: a run of a ScheduledJob, or a near name.
+
+    Or the name in another namespace.
+    """
+    with suppress(KubeError):
+        await client.get(SCHEDULED_JOBS, name, namespace)
+        runs = f"kubectl get dsjr -n {namespace} -l {names.LABEL_SCHEDULED_JOB}={name}"
+        return f"{name} is a ScheduledJob. Name one of its runs: {runs}"
     known: set[str] = set()
     for resource in (JOBS, JOB_REPORTS):
         with suppress(KubeError):

@@ -21,8 +21,14 @@ class SchedulingReason(Reason):
     )
     TOO_MANY_RUNS = "TooManyRuns", "A start is due, and 50 runs have not ended."
     START_MISSED = "StartMissed", "The last start is later than `startingDeadlineSeconds` allows."
-    JOB_REFUSED = "JobRefused", "The API server refuses the Job; it is tried again."
-    JOB_NAME_TAKEN = "JobNameTaken", "Another Job has the name of the run, which was left out."
+    JOB_REFUSED = (
+        "JobRefused",
+        "The API server refuses the Job, or has had errors for 30 s; it is tried again.",
+    )
+    JOB_NAME_TAKEN = (
+        "JobNameTaken",
+        "Another Job had the name of the last run, which was left out.",
+    )
 
 
 class ScheduleEventReason(Reason):

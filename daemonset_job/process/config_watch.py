@@ -81,6 +81,7 @@ async def follow_file(
         logger.bind(path=str(path.parent), error=str(error)).info(
             "cannot watch the configuration's directory, reading the file every minute"
         )
+    problem = ""
     try:
         while True:
             try:
@@ -93,8 +94,12 @@ async def follow_file(
             try:
                 text = read_text(path)
             except (OSError, ValueError) as error:
-                on_error(error)
+                # The slow poll reads the same file again and again.
+                if str(error) != problem:
+                    problem = str(error)
+                    on_error(error)
                 continue
+            problem = ""
             if text != known:
                 known = text
                 on_text(text)

@@ -5,7 +5,7 @@ fix, such as "write a whole number from 1 to 64".
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from daemonset_job.process.durations import parse_duration
@@ -26,6 +26,14 @@ _REQUIREMENT = (
 _SELECTOR = re.compile(rf"{_REQUIREMENT}(?:\s*,\s*{_REQUIREMENT})*", re.ASCII)
 _NO_LIMIT = 10**9
 _HOUR_SECONDS = 3600
+
+
+class MistakesError(ValueError):
+    """All that is wrong with a value that has parts: a text for each, with its place."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.texts = tuple(texts)
+        super().__init__("; ".join(self.texts))
 
 
 def read_text(raw: object) -> str:

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
-from daemonset_job.process.readers import Reader
+from daemonset_job.process.readers import MistakesError, Reader
+from daemonset_job.process.yaml_file import read_yaml
 
 
 class ConfigError(ValueError):
@@ -130,16 +129,17 @@ class _Values:
             self.found[setting.field] = setting.read(raw)
         except ValueError as error:
             value = "the value" if setting.may_be_secret else repr(raw)
-            self.problems.append(f"{where}: {value} is not valid; {error}")
+            texts = error.texts if isinstance(error, MistakesError) else (str(error),)
+            self.problems += [f"{where}: {value} is not valid; {text}" for text in texts]
 
 
 def _file_values(text: str | None, problems: list[str]) -> Mapping[str, Any]:
     if text is None:
         return {}
     try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        problems.append(f"the file is not YAML: {' '.join(str(error).split())}")
+        values = read_yaml(text)
+    except ValueError as error:
+        problems.append(f"the file is not YAML: {error}")
         return {}
     if values is None:
         return {}

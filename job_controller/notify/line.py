@@ -117,7 +117,7 @@ class Line:
             if (found := await self._find_next(place)) is None:
                 return None
             report, delivery, due = found
-            result, why = await self._try(report, due)
+            result, why = await self._try(report, due, was_tried=self._was_tried(place))
         if result == SendResult.SENT:
             self._dependencies.metrics.notifications.count(self._name, result)
             after = after_sending(delivery, due.occurrence)
@@ -138,12 +138,21 @@ class Line:
         due = next_notification(report, delivery, receiver, self._dependencies.clock.now())
         return None if due is None else (report, delivery, due)
 
-    async def _try(self, report: JobReport, due: Notification) -> tuple[SendResult, str]:
+    def _was_tried(self, place: Place) -> bool:
+        """Return whether the receiver has not taken what was sent last, of this report or at all.
+
+        Not so if no controller was there for longer than a notification is tried.
+        """
+        return bool(self._last_problem) or self._queue.failures(place) > 0
+
+    async def _try(
+        self, report: JobReport, due: Notification, *, was_tried: bool
+    ) -> tuple[SendResult, str]:
         """Send a notification; return what became of it, and why if it is given up.
 
         Raises NotSentError if it is to be sent again.
         """
-        if due.is_expired:
+        if due.is_expired and was_tried:
             hour = f"it was not delivered within {DELIVERY_LIMIT_SECONDS / 60:.0f} minutes"
             why = f"{hour}; {self._last_problem}" if self._last_problem else hour
             return SendResult.EXPIRED, why

@@ -7,7 +7,7 @@ late would start a run twice.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,8 @@ from loguru import logger
 from daemonset_job.api import names
 from daemonset_job.api.job import JobKey
 from daemonset_job.api.owners import controller_uid
+from daemonset_job.api.reasons import Reason
+from daemonset_job.api.schedule_reasons import ScheduleEventReason
 from daemonset_job.api.scheduled_job import ScheduledJob, parse_scheduled_job
 from daemonset_job.api.states import Phase
 from daemonset_job.api.times import parse_time
@@ -31,7 +33,7 @@ from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.recorder import ObjectReference
 from job_controller.actions.errors import is_refusal
 from job_controller.core.desired.strategic_merge import diff_merge_patch
-from job_controller.core.scheduled.decide import LISTED_LIMIT, decide_schedule
+from job_controller.core.scheduled.decide import LISTED_LIMIT, REFUSED_SECONDS, decide_schedule
 from job_controller.core.scheduled.run_manifest import build_run
 from job_controller.core.scheduled.snapshot import (
     DeleteRun,
@@ -47,6 +49,16 @@ from job_controller.schedules.metrics import ScheduleMetrics
 from job_controller.schedules.runs import read_run
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A start that was refused; of the same spec it is not tried again until then (monotonic)."""
+
+    start: StartRun
+    uid: str
+    generation: int
+    until: float
+
+
 class ScheduleReconciler:
     """Reconciles one ScheduledJob at a time. Level-triggered and idempotent."""
 
@@ -56,6 +68,10 @@ class ScheduleReconciler:
         self._clock = dependencies.clock
         self._settings = dependencies.settings
         self._metrics = metrics
+        # Each refusal may have other words, and so change the status, which wakes its ScheduledJob.
+        self._refused: dict[JobKey, _Refusal] = {}
+        # Since when the API server has had errors of its own at a start (monotonic).
+        self._failing: dict[JobKey, tuple[StartRun, float]] = {}
 
     async def reconcile(self, key: JobKey) -> float | None:
         """Reconcile once; return the seconds until the next time, None for no need.
@@ -63,14 +79,24 @@ class ScheduleReconciler:
         Raises KubeError when a request failed and only a retry can help.
         """
         if (scheduled := await self._read(key)) is None:
+            self._refused.pop(key, None)
+            self._failing.pop(key, None)
             return None
         now = self._clock.now()
         snapshot = await self._gather(scheduled)
         plan = decide_schedule(snapshot, now)
         if plan.start is not None:
+            if (seconds := self._refused_for(key, scheduled, plan.start)) > 0:
+                return seconds
             await self._delete(scheduled, plan)
             tried, success, created = await self._start(snapshot, plan.start)
             self._metrics.count_start(tried.result)
+            if tried.result == StartResult.REFUSED:
+                until = self._clock.monotonic() + REFUSED_SECONDS
+                refusal = _Refusal(plan.start, scheduled.uid, scheduled.generation, until)
+                self._refused[key] = refusal
+            else:
+                self._failing.pop(key, None)
             if created is not None and not plan.deletions:
                 snapshot = replace(snapshot, runs=(*snapshot.runs, created))
             else:
@@ -82,6 +108,18 @@ class ScheduleReconciler:
         await self._write_status(scheduled, plan)
         await self._delete(scheduled, plan)
         return plan.requeue_after
+
+    def _refused_for(self, key: JobKey, scheduled: ScheduledJob, start: StartRun) -> float:
+        """Return for how many seconds more a refused start is not tried again, 0 for none."""
+        known = self._refused.get(key)
+        if known is None:
+            return 0.0
+        seconds = known.until - self._clock.monotonic()
+        same = (known.start, known.uid, known.generation)
+        if seconds > 0 and same == (start, scheduled.uid, scheduled.generation):
+            return seconds
+        del self._refused[key]
+        return 0.0
 
     async def _read(self, key: JobKey) -> ScheduledJob | None:
         try:
@@ -171,12 +209,25 @@ class ScheduleReconciler:
         except AlreadyExists:
             return TriedStart(start.moment, await self._find_owner(scheduled, start)), None, None
         except KubeError as error:
-            if not is_refusal(error):
+            if not is_refusal(error) and not self._fails_for_long(scheduled, start, error):
                 raise
             message = error.message or error.reason
             return TriedStart(start.moment, StartResult.REFUSED, message), None, None
         logger.info("created a Job", job=start.name)
         return TriedStart(start.moment, StartResult.STARTED), None, read_run(created)
+
+    def _fails_for_long(self, scheduled: ScheduledJob, start: StartRun, error: KubeError) -> bool:
+        """Return whether a start is to be reported as refused: a webhook may be away for hours.
+
+        At first the error may pass, and is tried again sooner.
+        """
+        if error.status < 500:
+            return False
+        key, now = (scheduled.namespace, scheduled.name), self._clock.monotonic()
+        known = self._failing.get(key)
+        if known is None or known[0] != start:
+            known = self._failing[key] = start, now
+        return now - known[1] >= REFUSED_SECONDS
 
     async def _find_owner(self, scheduled: ScheduledJob, start: StartRun) -> StartResult:
         """Return whether the Job that has the name is of this ScheduledJob."""
@@ -224,9 +275,15 @@ class ScheduleReconciler:
                 )
             except NotFound:
                 return
+            except KubeError:
+                # The next try finds the Job, and does not say that it was created.
+                self._emit(scheduled, plan, only=ScheduleEventReason.RUN_STARTED)
+                raise
         self._emit(scheduled, plan)
 
-    def _emit(self, scheduled: ScheduledJob, plan: SchedulePlan) -> None:
+    def _emit(
+        self, scheduled: ScheduledJob, plan: SchedulePlan, *, only: Reason | None = None
+    ) -> None:
         about = ObjectReference(
             api_version=names.API_VERSION,
             kind=names.SCHEDULED_KIND,
@@ -236,6 +293,8 @@ class ScheduleReconciler:
             resource_version=scheduled.resource_version,
         )
         for event in plan.events:
+            if only is not None and event.reason != only:
+                continue
             self._events.emit(
                 about, "Warning" if event.is_warning else "Normal", event.reason, event.message
             )

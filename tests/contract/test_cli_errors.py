@@ -6,7 +6,7 @@ import pytest
 
 from daemonset_job.api import names
 from daemonset_job.kube.client.errors import KubeError, Unavailable
-from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
+from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, SCHEDULED_JOBS
 from kubectl_dsjob import patience, reading, writing
 from kubectl_dsjob.edge import as_cli_error
 from kubectl_dsjob.errors import CliError
@@ -179,3 +179,23 @@ async def test_a_name_that_no_job_has_is_not_proposed(server, target):
     server.put(JOB_REPORTS, body)
     error = await failure(reading.status(target, long[:60]))
     assert "Did you mean" not in error.way_out
+
+
+async def test_the_name_of_a_scheduled_job_is_answered_with_where_its_runs_are(server, target):
+    server.put(SCHEDULED_JOBS, {"metadata": {"name": "nightly", "namespace": "default"}})
+    verbs = (
+        reading.status(target, "nightly"),
+        writing.suspend(target, "nightly", is_suspended=True),
+    )
+    for verb in verbs:
+        error = await failure(verb)
+        label = "-l daemonset.darkowlzz.space/scheduled-job=nightly"
+        assert error.way_out.startswith("nightly is a ScheduledJob. Name one of its runs: ")
+        assert error.way_out.endswith(f"kubectl get dsjr -n default {label}")
+
+
+async def test_a_user_who_may_not_read_scheduled_jobs_gets_the_near_names(server, target):
+    server.put(JOBS, {"metadata": {"name": "nightly-1", "namespace": "default"}, "spec": {}})
+    server.fail_next("GET", "/scheduledjobs/", 403, times=9)
+    error = await failure(reading.status(target, "nightly"))
+    assert error.way_out == "Did you mean nightly-1?"

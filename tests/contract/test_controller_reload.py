@@ -64,6 +64,8 @@ async def test_a_changed_file_is_for_the_next_run_and_one_with_a_mistake_changes
         await until(lambda: any(line["message"].startswith("applied") for line in said), 10)
         file.write_text("completionToken: ' '\nworkers: 3\n")
         await until(lambda: sum("problem" in line["extra"] for line in said) == 2, 10)
+        file.write_text("clusterName: 2026-99-99\n")
+        await until(lambda: sum("problem" in line["extra"] for line in said) == 3, 10)
         cluster.apply()
         await until(lambda: server.list(DAEMON_SETS), 10)
         assert token(server) == "second"

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from daemonset_job.api.names import LABEL_SCHEDULED_JOB
-from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, SCHEDULED_JOBS
+from daemonset_job.kube.client.resource import EVENTS, JOB_REPORTS, JOBS, SCHEDULED_JOBS
 from tests.contract.controller_cluster import FakeCluster, running, until, virtual_clock
 
 __all__ = ["virtual_clock"]
@@ -50,3 +50,54 @@ async def test_the_start_of_a_run_costs_few_requests(server):
             "create the Job": 1,
             "write the status": 1,
         }
+
+
+async def test_a_refusal_with_other_words_each_time_is_tried_again_after_a_while(server):
+    """A webhook may name its request in each answer, and each one changes the status."""
+    FakeCluster(server, "a")
+    async with running(server):
+        spec = {"schedule": "0 * * * *", "jobTemplate": {"spec": {"image": "example/task:1"}}}
+        meta = {"name": "nightly", "namespace": "default"}
+        server.put(SCHEDULED_JOBS, {"metadata": meta, "spec": spec})
+        for number in range(1000):
+            server.fail_next("POST", "/jobs", 403, reason="Forbidden", message=f"request {number}")
+        await asyncio.sleep(3600 + 300)
+        tries = [each for each in server.requests if kind_of(each) == "create the Job"]
+        assert 9 <= len(tries) <= 12
+        # A change of the spec is tried at once.
+        server.patch(SCHEDULED_JOBS, "nightly", {"spec": {"failedJobsHistoryLimit": 2}})
+        await asyncio.sleep(2)
+        assert sum(kind_of(each) == "create the Job" for each in server.requests) == len(tries) + 1
+
+
+async def test_a_start_that_a_webhook_holds_up_is_reported_and_done_once_it_answers(server):
+    FakeCluster(server, "a")
+    words = 'Internal error occurred: failed calling webhook "policy.example"'
+    async with running(server):
+        spec = {"schedule": "0 * * * *", "jobTemplate": {"spec": {"image": "example/task:1"}}}
+        meta = {"name": "nightly", "namespace": "default"}
+        server.put(SCHEDULED_JOBS, {"metadata": meta, "spec": spec})
+        server.fail_next("POST", "/jobs", 500, times=1000, message=words)
+        await asyncio.sleep(3600 + 120)
+        (found,) = server.get(SCHEDULED_JOBS, "nightly")["status"]["conditions"]
+        assert (found["status"], found["reason"]) == ("False", "JobRefused")
+        assert found["message"].endswith(words)
+        told = [each for each in server.list(EVENTS) if each["reason"] == "JobRefused"]
+        assert len(told) == 1
+        server.faults.clear()
+        await until(lambda: server.list(JOBS), 31)
+        await asyncio.sleep(2)
+        (found,) = server.get(SCHEDULED_JOBS, "nightly")["status"]["conditions"]
+        assert found["reason"] == "Scheduled"
+
+
+async def test_an_error_that_passes_is_not_reported_and_hardly_delays_the_start(server):
+    FakeCluster(server, "a")
+    async with running(server):
+        spec = {"schedule": "0 * * * *", "jobTemplate": {"spec": {"image": "example/task:1"}}}
+        meta = {"name": "nightly", "namespace": "default"}
+        server.put(SCHEDULED_JOBS, {"metadata": meta, "spec": spec})
+        server.fail_next("POST", "/jobs", 500, times=2)
+        await asyncio.sleep(3600 + 10)
+        assert server.list(JOBS)
+        assert not [each for each in server.list(EVENTS) if each["reason"] == "JobRefused"]

@@ -199,6 +199,41 @@ async def test_what_cannot_be_delivered_for_an_hour_is_given_up_and_told(
     assert "receiver ops was not notified" in told[0]["message"]
 
 
+async def test_what_waits_while_no_controller_is_there_is_sent_however_long_it_was_away(
+    server, cluster, receiver, tmp_path
+):
+    receivers = (configured(tmp_path, "ops", receiver.url),)
+    async with running(server, receivers=receivers):
+        cluster.apply(notify=NOTIFY)
+        await until(cluster.is_settled)
+        await until(lambda: delivery(cluster).get("sent") == 1)
+        receiver.status = 503
+        await complete(cluster)
+        await until(lambda: len(receiver.got) > 1)
+    await asyncio.sleep(7200)
+    receiver.status, receiver.got = 200, []
+    async with running(server, receivers=receivers):
+        await until(lambda: delivery(cluster).get("sent") == 2)
+    assert receiver.events == ["default/sample Succeeded"]
+
+
+async def test_a_message_that_no_receiver_takes_is_given_up_after_a_time_without_a_controller(
+    server, cluster, receiver, tmp_path
+):
+    receivers = (configured(tmp_path, "ops", receiver.url),)
+    async with running(server, receivers=receivers):
+        cluster.apply(notify=NOTIFY)
+        await until(cluster.is_settled)
+        await until(lambda: delivery(cluster).get("sent") == 1)
+        receiver.status = 503
+        await complete(cluster)
+    await asyncio.sleep(7200)
+    receiver.got = []
+    async with running(server, receivers=receivers):
+        await until(lambda: delivery(cluster).get("failed") == 1)
+    assert len(receiver.got) == 1
+
+
 async def test_a_refused_message_is_given_up_at_once(server, cluster, receiver, tmp_path):
     metrics = Metrics()
     receiver.status = 400

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from daemonset_job.api import names
 from daemonset_job.api.report import new_report, of_schedule
+from daemonset_job.kube.client.errors import Conflict
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, SCHEDULED_JOBS
 from job_controller.core.scheduled.starts import run_name
 from job_controller.core.settings import Settings
@@ -23,8 +24,14 @@ KEY = ("default", "nightly")
 
 
 @pytest.fixture
-def reconciler(server, client):
-    events = SimpleNamespace(emit=lambda *_: None)
+def emitted():
+    """Return the reasons of events, in their order."""
+    return []
+
+
+@pytest.fixture
+def reconciler(server, client, emitted):
+    events = SimpleNamespace(emit=lambda _about, _type, reason, _message: emitted.append(reason))
     metrics = ScheduleMetrics(CollectorRegistry(), lambda: 1)
     return ScheduleReconciler(Dependencies(client, events, server.clock, None, Settings), metrics)
 
@@ -53,6 +60,11 @@ async def test_the_job_of_another_that_has_run_is_told(server, reconciler):
     put_report(server, job)
     await reconciler.reconcile(KEY)
     assert reason(server) == "JobNameTaken"
+    await reconciler.reconcile(KEY)  # as after each change of the status
+    assert reason(server) == "JobNameTaken"
+    await asyncio.sleep(60)
+    await reconciler.reconcile(KEY)
+    assert reason(server) == "Scheduled"
 
 
 async def test_the_report_of_another_job_of_that_name_does_not_count(server, reconciler):
@@ -69,3 +81,16 @@ async def test_a_start_whose_job_is_gone_and_has_a_report_happens_once(server, r
     await reconciler.reconcile(KEY)
     assert not server.exists(JOBS, job)
     assert reason(server) == "Scheduled"
+
+
+async def test_a_start_is_one_event_also_if_the_status_cannot_be_written(
+    server, reconciler, emitted
+):
+    """A user changes the ScheduledJob in the moment of the start."""
+    job = await due_start(server)
+    server.fail_next("PATCH", f"/scheduledjobs/{KEY[1]}/status", 409, reason="Conflict")
+    with pytest.raises(Conflict):
+        await reconciler.reconcile(KEY)
+    await reconciler.reconcile(KEY)
+    assert server.exists(JOBS, job)
+    assert emitted == ["RunStarted"]

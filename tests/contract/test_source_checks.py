@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from job_controller.core.receivers import Endpoint
 from job_controller.core.sources import AnswerState, Source, SourceQuery
-from job_controller.outbound import Outbound
+from job_controller.outbound import Outbound, OutboundError, OutboundRequest
 from job_controller.source_checks import QUICK_AT_ONCE, SLOW_AT_ONCE, SourceChecks
 from tests.clocks import LoopClock
 from tests.contract.controller_cluster import until
@@ -17,6 +18,18 @@ from tests.contract.fake_receiver import listening
 pytestmark = pytest.mark.looptime(end=10_000)
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = ("team-a", "patch")
+# Signs itself, and has no key any more.
+CERTIFICATE = b"""-----BEGIN CERTIFICATE-----
+MIIBdTCCARugAwIBAgIUJ6Ej0M9kI9ydrArx4TKEBod8D8owCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjgxNTIxMjNaGA8yMTI2MTEwNDE1MjEy
+M1owDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABC/M
+g8MAGzfTxHRf8ady9n5P/5edfhPpfedd1J09pAllRg05mP+KqurucTIOFflphirZ
++fLtkhkobACEnosxceGjUzBRMB0GA1UdDgQWBBSXyAyCSMek04LcnWgmSl0cjY07
+kDAfBgNVHSMEGDAWgBSXyAyCSMek04LcnWgmSl0cjY07kDAPBgNVHRMBAf8EBTAD
+AQH/MAoGCCqGSM49BAMCA0gAMEUCIGWF+Xgfz9j4CGiGVf3B9atsD2xCTI9Lxp5u
+aIjSdBcIAiEA49g8AdWHH7RcjUnQ9nMH+Lo7kaOXsE+LboniU4SZ3uY=
+-----END CERTIFICATE-----
+"""
 
 
 @pytest.fixture
@@ -79,6 +92,31 @@ async def test_a_query_of_prometheus_is_encoded(server, tmp_path):
     assert server.queries == [{"query": 'a{n="team-a"} + 1 & x'}]
 
 
+async def test_the_query_of_a_sources_address_stays(server, tmp_path):
+    """It may have a token, or say which tenant is asked."""
+    found = source(tmp_path, "prom", server.url, paths=("/healthz",), queries={"q": "up"})
+    (tmp_path / "prom.url").write_text(f"{server.url}/base?tenant=a%26b&tenant=c")
+    async with checking(found) as checks:
+        await answer(checks, query("prom", query="q", below=0.5))
+        await answer(checks, query("prom", path="/healthz"))
+    assert server.paths == ["/base/api/v1/query", "/base/healthz"]
+    assert [each["tenant"] for each in server.queries] == ["a&b"] * 2
+    assert server.queries[0]["query"] == "up"
+
+
+@pytest.mark.parametrize("text", ["SECRET%2b1", "SECRET%2B1", "SECRET+1", "t=SECRET%2b1"])
+async def test_a_secret_of_the_address_is_hidden_however_the_answer_writes_it(
+    server, tmp_path, text
+):
+    server.status, server.text = 500, f"cannot serve {text} here"
+    (tmp_path / "url").write_text(f"{server.url}/base?t=SECRET%2B1")
+    outbound = Outbound()
+    found = await outbound.send(Endpoint(str(tmp_path / "url")), OutboundRequest("GET"))
+    await outbound.close()
+    assert "secret" not in found.excerpt.lower()
+    assert found.excerpt.startswith("cannot serve ")
+
+
 async def test_an_expression_that_does_not_parse_says_why(server, tmp_path):
     server.status = 400
     server.text = '{"status": "error", "errorType": "bad_data", "error": "1:4: parse error"}'
@@ -104,6 +142,38 @@ async def test_a_source_that_is_away_or_slow_or_redirects_is_never_a_pass(server
         redirected = await answer(checks, query(since=T0.replace(year=2031)))
         assert redirected.state is AnswerState.UNKNOWN
     assert "/elsewhere" not in server.paths
+
+
+@pytest.mark.parametrize(
+    "text", ["# Főtanúsítvány\n".encode(), "# ção\n".encode("latin-1"), b"-----BEGIN", b" "]
+)
+async def test_whatever_a_ca_file_has_ends_nothing(server, tmp_path, text):
+    """Bundles have comments with the names of authorities, in any language."""
+    (tmp_path / "ca").write_bytes(text + b"no certificate\n")
+    found = source(tmp_path, "web", server.url.replace("http:", "https:"))
+    strange = replace(found, endpoint=replace(found.endpoint, ca_file=str(tmp_path / "ca")))
+    async with checking(strange) as checks:
+        result = await answer(checks, query())
+    assert result.state is AnswerState.UNKNOWN
+    assert "its CA file has no certificates in PEM form" in result.message
+
+
+@pytest.mark.parametrize("path", ["/\ud800", "/" + "a" * 5000, "/"], ids=ascii)
+async def test_a_file_that_cannot_be_there_ends_nothing(path):
+    async with checking(Source("web", Endpoint(path), ("*",))) as checks:
+        result = await answer(checks, query())
+    assert "its URL cannot be read" in result.message
+
+
+async def test_a_ca_file_with_comments_in_any_language_is_used(tmp_path):
+    comment = "# Főtanúsítvány\n".encode()
+    ca, url = tmp_path / "ca", tmp_path / "url"
+    ca.write_bytes(comment + CERTIFICATE + comment)
+    url.write_text("https://127.0.0.1:1/")
+    outbound = Outbound()
+    with pytest.raises(OutboundError, match="it cannot be connected to"):
+        await outbound.send(Endpoint(str(url), ca_file=str(ca)), OutboundRequest("GET"))
+    await outbound.close()
 
 
 async def test_an_endless_answer_to_a_query_is_no_number(server, tmp_path):

@@ -61,6 +61,50 @@ def test_a_mistake_names_its_place_and_does_not_repeat_what_may_be_a_secret(item
     assert "SECRET" not in text
 
 
+def test_all_mistakes_are_shown_at_once():
+    with pytest.raises(ConfigError) as raised:
+        parse(
+            """
+            receivers:
+              - {name: Ops, urlFile: x, format: XML}
+              - {name: ops, namespaces: ['*']}
+              - {name: ops, namespaces: ['*'], url: x}
+            sources:
+              - {name: web, paths: healthz, queries: {a: ""}, allowExpressions: 1}
+            """
+        )
+    words = [text.split("; ", 1)[1].split(" ")[0] for text in raised.value.problems]
+    assert words == [
+        "receivers[0].name",
+        "receivers[0].urlFile",
+        "receivers[0].namespaces",
+        "receivers[0].format",
+        "receivers[2].name",
+        "receivers[2]",
+        "sources[0].namespaces",
+        "sources[0].paths",
+        "sources[0].queries.a",
+        "sources[0].allowExpressions",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "receivers: [{name: ops, namespaces: ['*'], url:https://hooks/SECRET}]",
+        "receivers:\n- name: ops\n  url:https://hooks/SECRET\n  namespaces: ['*']",
+        "receivers: [{name: ops, url: https://hooks/SECRET, url: https://hooks/SECRET}]",
+        "receivers: [{name: ops, urlFile: 'https://hooks/SECRET]",
+        "receivers: [{name: ops, urlFile: \"/SECRET\\ud800\", namespaces: ['*']}]",
+        "sources: [{name: a, namespaces: ['*'], queries: {a: \"SECRET\\ud800\"}}]",
+    ],
+)
+def test_what_yaml_takes_for_something_else_does_not_have_a_secret_logged(text):
+    with pytest.raises(ConfigError) as raised:
+        parse(text)
+    assert "SECRET" not in str(raised.value)
+
+
 def test_the_number_of_receivers_is_bounded():
     def items(count):
         return ",".join(f"{{name: r{number}, namespaces: ['*']}}" for number in range(count))

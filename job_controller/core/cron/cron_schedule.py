@@ -48,7 +48,7 @@ def cron_problem(text: str) -> str:
     """Return why a text is no schedule that ever starts, and what to write; "" if it is one."""
     if len(text) > TEXT_LIMIT:
         return f"the schedule has more than {TEXT_LIMIT} characters; write a shorter one"
-    fields = _NAMED.get(text.strip().lower(), text).split()
+    fields = _as_fields(text).split()
     if len(fields) != 5:
         return (
             f'"{printable(text)}" does not have 5 fields; write minute, hour, day of the month, '
@@ -64,6 +64,11 @@ def cron_problem(text: str) -> str:
     if first is None or first >= _SEARCHED_UNTIL:
         return f'"{printable(text)}" has no start within ten years; write a day that exists'
     return ""
+
+
+def _as_fields(text: str) -> str:
+    """Return the five fields that a text means. A `?` is a star, as for a CronJob."""
+    return _NAMED.get(text.strip().lower(), text).replace("?", "*")
 
 
 def _describe(error: CronSimError) -> str:
@@ -126,7 +131,7 @@ class CronSchedule:
 
     @property
     def _fields(self) -> str:
-        return _NAMED.get(self.text.strip().lower(), self.text)
+        return _as_fields(self.text)
 
     @property
     def _is_fixed(self) -> bool:

@@ -20,8 +20,11 @@ from job_controller.core.text.sanitize import single_line
 PAYLOAD_VERSION: Final = "v1"
 MESSAGE_LIMIT: Final = 1024
 _NAMES_LIMIT: Final = 512
-# Mattermost and others, which take the same messages, look for @channel in plain text.
-_AFTER_AT: Final = "\u200b"
+# Mattermost and others, which take the same messages, look in plain text for @channel, addresses,
+# and links such as [words](address), to which `mrkdwn` makes no difference. Slack links addresses.
+# A character without width in the middle of these parts keeps them from being seen.
+_BROKEN: Final = {"@": ("@", ""), "://": (":", "//"), "](": ("]", "("), "www.": ("www", ".")}
+_NO_WIDTH: Final = "\u200b"
 _STARTED: Final = "the run started"
 
 
@@ -87,10 +90,12 @@ def _slack_text(report: JobReport, occurrence: Occurrence, cluster: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return a text in which Slack finds no control sequence, such as <!channel>, and no @name."""
+    """Return a text in which Slack finds no control sequence, such as <!channel>, name or link."""
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(character, entity)
-    return text.replace("@", f"@{_AFTER_AT}")
+    for part, (before, after) in _BROKEN.items():
+        text = text.replace(part, f"{before}{_NO_WIDTH}{after}")
+    return text
 
 
 def _message(occurrence: Occurrence) -> str:

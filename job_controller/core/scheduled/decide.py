@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from daemonset_job.api.job_status import Condition
 from daemonset_job.api.schedule_reasons import ScheduleEventReason, SchedulingReason
@@ -16,7 +16,7 @@ from daemonset_job.api.scheduled_job import (
     ScheduleStatus,
 )
 from daemonset_job.api.states import Phase
-from daemonset_job.api.times import format_time, whole_seconds
+from daemonset_job.api.times import add_seconds, format_time, whole_seconds
 from job_controller.core.scheduled.snapshot import (
     DeleteRun,
     Run,
@@ -50,7 +50,6 @@ READ_SECONDS = 20.0
 DELETED_SECONDS = 900.0
 # A start is missed when its deadline has passed, and not at that moment.
 _AFTER_DEADLINE_SECONDS = 1.0
-_READ, _DELETED = timedelta(seconds=READ_SECONDS), timedelta(seconds=DELETED_SECONDS)
 
 _Found = tuple[SchedulingReason, str]
 _WARNINGS = frozenset(
@@ -64,7 +63,12 @@ _WARNINGS = frozenset(
 )
 _WAITS = frozenset({SchedulingReason.WAITING_FOR_RUN, SchedulingReason.TOO_MANY_RUNS})
 _WORKS = frozenset(
-    {SchedulingReason.SCHEDULED, SchedulingReason.WAITING_FOR_RUN, SchedulingReason.START_MISSED}
+    {
+        SchedulingReason.SCHEDULED,
+        SchedulingReason.WAITING_FOR_RUN,
+        SchedulingReason.START_MISSED,
+        SchedulingReason.JOB_NAME_TAKEN,
+    }
 )
 
 
@@ -86,7 +90,7 @@ def decide_schedule(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
         return _after_start(snapshot, starts, now)
     found = _hold(snapshot) or _wait(snapshot, starts)
     if found is not None or starts.due is None:
-        return _finish(snapshot, starts, found or _scheduled(), now)
+        return _finish(snapshot, starts, found or _left_out(scheduled) or _scheduled(), now)
     deletions = tuple(
         DeleteRun(run.name, run.uid, run.resource_version, is_replaced=True)
         for run in _active(snapshot.runs)
@@ -166,6 +170,14 @@ def _wait(snapshot: ScheduleSnapshot, starts: Starts) -> _Found | None:
         )
         return SchedulingReason.TOO_MANY_RUNS, words
     return None
+
+
+def _left_out(scheduled: ScheduledJob) -> _Found | None:
+    """Return that the last start was left out because of its name, until the next one is done."""
+    old = scheduled.status.scheduling
+    if old is None or old.reason != SchedulingReason.JOB_NAME_TAKEN:
+        return None
+    return SchedulingReason.JOB_NAME_TAKEN, old.message
 
 
 def _scheduled() -> _Found:
@@ -293,10 +305,10 @@ def _excess(
             if run.ended_at is not None
             and run.phase == phase
             and not run.is_due_again
-            and not (run.deletes_itself and now < run.ended_at + _DELETED)
+            and not (run.deletes_itself and now < add_seconds(run.ended_at, DELETED_SECONDS))
         )
         for ended_at, name, uid, version in ended[: max(len(ended) - limit, 0)]:
-            if now >= (may_go_at := ended_at + _READ):
+            if now >= (may_go_at := add_seconds(ended_at, READ_SECONDS)):
                 found.append(DeleteRun(name, uid, version))
             else:
                 read_at.append(may_go_at)

@@ -44,16 +44,25 @@ def find_starts(scheduled: ScheduledJob, now: datetime) -> Starts:
     """
     spec, status = scheduled.spec, scheduled.status
     schedule = CronSchedule(spec.schedule, spec.time_zone)
-    following = schedule.next_start(now)
     times = (scheduled.created_at, status.last_schedule_time, status.schedule_time)
     since = max((each for each in times if each is not None), default=_BEGINNING)
+    # A clock that was ahead, and is right again, has left a time that is yet to come.
+    following = _next_start(schedule, max(now, since))
     latest = schedule.latest_start(now)
     if latest is None or latest <= since:
         return Starts(next=following)
     limit = spec.starting_deadline_seconds
-    if limit is not None and latest < now - timedelta(seconds=limit):
+    # In whole seconds: a timer is never early, so that 0 would leave out each start.
+    if limit is not None and now - latest >= timedelta(seconds=limit + 1):
         return Starts(missed=latest, next=following)
     return Starts(due=latest, next=following)
+
+
+def _next_start(schedule: CronSchedule, moment: datetime) -> datetime | None:
+    try:
+        return schedule.next_start(moment)
+    except OverflowError:
+        return None  # after the last year that there is
 
 
 def run_name(scheduled_name: str, moment: datetime) -> str:

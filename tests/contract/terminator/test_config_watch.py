@@ -96,6 +96,19 @@ async def test_unreadable_file_is_an_error_and_the_next_good_one_is_used(mount, 
     await eventually(lambda: texts == ["maxStreams: 2\n"])
 
 
+async def test_a_file_that_stays_unreadable_is_one_error(mount, follow, monkeypatch):
+    monkeypatch.setattr(reload, "POLL_SECONDS", 0.02)
+    texts, errors = await follow(mount.path)
+    mount.write("x" * (SIZE_LIMIT + 1))
+    await eventually(lambda: errors)
+    await asyncio.sleep(0.3)
+    assert len(errors) == 1
+    mount.write("maxStreams: 2\n")
+    await eventually(lambda: texts)
+    mount.write("x" * (SIZE_LIMIT + 1))
+    await eventually(lambda: len(errors) == 2)
+
+
 async def test_a_directory_that_cannot_be_watched_is_looked_at_now_and_then(
     tmp_path, follow, monkeypatch
 ):

@@ -314,7 +314,20 @@ def test_a_message_of_slack_calls_nobody_and_links_nowhere():
     assert "\x1b" not in message
     assert "@here" not in message
     assert "@channel" not in message
-    assert "&lt;!channel&gt; &amp; &lt;https://evil|click&gt;" in message
+    plain = message.replace("\u200b", "")
+    assert "&lt;!channel&gt; &amp; &lt;https://evil|click&gt; @here" in plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["https://evil/login", "[log in](https://evil)", "![x](//evil/x.png)", "www.evil.example"],
+)
+def test_what_a_task_prints_is_no_link_and_no_picture_in_a_chat(text):
+    """Slack links addresses in any text, and Mattermost reads it as markdown."""
+    occurrence = Occurrence(NotifyEvent.FAILED, T0, f"worker1 exit 1: '{text}'")
+    message = render_notification(report(), occurrence, MessageFormat.SLACK, "")["text"]
+    assert not any(part in message for part in ("://", "](", "www."))
+    assert text in message.replace("\u200b", "")
 
 
 @given(st.text(max_size=4000), st.text(max_size=3000), st.sampled_from(list(MessageFormat)))

@@ -37,6 +37,7 @@ from job_controller.core.scheduled.snapshot import (
 from job_controller.core.scheduled.starts import run_name, scheduled_name
 
 MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
 CREATED = NOON - timedelta(minutes=10, seconds=30)
 
@@ -83,6 +84,35 @@ def test_the_time_of_the_last_start_never_goes_back():
     assert decide_schedule(ScheduleSnapshot(scheduled(status=later)), NOON).start is None
 
 
+@pytest.mark.parametrize(
+    ("ahead", "next_start"),
+    [(HOUR, NOON + HOUR + 5 * MINUTE), (3650 * 24 * HOUR, NOON + 3650 * 24 * HOUR + 5 * MINUTE)],
+    ids=["an hour", "ten years"],
+)
+def test_after_a_clock_that_was_ahead_the_next_start_is_the_one_that_will_be_done(
+    ahead, next_start
+):
+    later = ScheduleStatus(last_schedule_time=NOON + ahead)
+    plan = decide_schedule(ScheduleSnapshot(scheduled(status=later)), NOON)
+    assert plan.status.next_schedule_time == next_start
+    assert decide_schedule(ScheduleSnapshot(scheduled(status=later)), next_start).start is not None
+
+
+def test_after_the_last_time_that_there_is_no_start_comes():
+    last = ScheduleStatus(last_schedule_time=datetime.max.replace(microsecond=0, tzinfo=UTC))
+    plan = decide_schedule(ScheduleSnapshot(scheduled(status=last)), NOON)
+    assert (plan.start, plan.status.next_schedule_time) == (None, None)
+
+
+@pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.FAILED])
+def test_a_run_that_ends_at_the_last_time_that_there_is_stays(phase):
+    last = datetime.max.replace(microsecond=0, tzinfo=UTC)
+    run = Run(name(NOON), "a", phase, last, deletes_itself=phase is Phase.SUCCEEDED)
+    done = scheduled(failed_limit=0, successful_limit=0, status=ScheduleStatus((), 1, NOON))
+    plan = decide_schedule(ScheduleSnapshot(done, (run,)), NOON)
+    assert (plan.deletions, plan.requeue_after) == ((), 300)
+
+
 def test_thousands_of_missed_starts_are_one():
     old = ScheduleStatus(last_schedule_time=NOON - timedelta(days=400))
     plan = decide_schedule(ScheduleSnapshot(scheduled("* * * * *", status=old)), NOON)
@@ -105,6 +135,17 @@ def test_a_start_that_is_too_late_is_left_out_and_told_once():
     again = replace(late, status=plan.status)
     assert decide_schedule(ScheduleSnapshot(again), NOON + 2 * MINUTE).events == ()
     assert decide_schedule(ScheduleSnapshot(late), NOON + MINUTE).start is not None
+
+
+@pytest.mark.parametrize("limit", [0, 1, 60])
+def test_a_deadline_is_counted_in_whole_seconds(limit):
+    """A timer is late by some milliseconds, so a deadline of 0 would leave out each start."""
+    old = ScheduleStatus(last_schedule_time=NOON - 5 * MINUTE)
+    snapshot = ScheduleSnapshot(scheduled(status=old, starting_deadline_seconds=limit))
+    last = NOON + timedelta(seconds=limit, microseconds=999_999)
+    assert decide_schedule(snapshot, last).start is not None
+    plan = decide_schedule(snapshot, last + timedelta(microseconds=1))
+    assert (plan.start, reason(plan)) == (None, SchedulingReason.START_MISSED)
 
 
 def test_a_start_whose_job_exists_was_not_missed():
@@ -143,9 +184,6 @@ def test_a_start_after_the_change_that_no_controller_saw_is_made_up_for(changed_
     moved = replace(moved, created_at=midnight, spec_time=midnight + changed_at)
     plan = decide_schedule(ScheduleSnapshot(moved), NOON)
     assert (plan.start is not None) == starts
-
-
-HOUR = timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
@@ -237,6 +275,14 @@ def test_a_name_that_is_taken_is_told_and_not_tried_again():
     plan = decide_schedule(ScheduleSnapshot(scheduled(), tried=tried), NOON)
     assert reason(plan) == SchedulingReason.JOB_NAME_TAKEN
     assert plan.status.last_schedule_time == NOON
+    # It is to be read until the next start, and not only until the next look.
+    after = scheduled(status=plan.status)
+    again = decide_schedule(ScheduleSnapshot(after), NOON + MINUTE)
+    assert (again.status, again.events) == (plan.status, ())
+    assert decide_schedule(ScheduleSnapshot(after), NOON + 5 * MINUTE).start is not None
+    tried = TriedStart(NOON + 5 * MINUTE, StartResult.STARTED)
+    plan = decide_schedule(ScheduleSnapshot(after, tried=tried), NOON + 5 * MINUTE)
+    assert reason(plan) == SchedulingReason.SCHEDULED
 
 
 def test_runs_that_do_not_end_have_a_bound():

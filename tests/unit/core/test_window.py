@@ -175,6 +175,17 @@ def test_any_text_is_a_time_zone_or_has_a_problem(text):
     assert time_zone_problem(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "stars"),
+    [("0 0 ? * 1", "0 0 * * 1"), ("? 2 * * ?", "* 2 * * *"), ("?/10 * * * *", "*/10 * * * *")],
+)
+def test_a_question_mark_is_a_star_as_for_a_cronjob(text, stars):
+    assert cron_problem(text) == ""
+    for zone, moment in CHANGES:
+        found = CronSchedule(text, zone).next_start(moment)
+        assert found == CronSchedule(stars, zone).next_start(moment)
+
+
 def test_the_search_has_a_bound():
     """The worst texts that are accepted take a few milliseconds, not one for each minute."""
     moment = datetime(2026, 3, 28, 23, tzinfo=UTC)

@@ -1,8 +1,8 @@
-"""Variables that were renamed: each one that is set is named, with what to use instead."""
+"""Variables that were renamed, and files that are no YAML of this program."""
 
 import pytest
 
-from daemonset_job.process.settings import renamed_variables
+from daemonset_job.process.settings import ConfigError, renamed_variables
 from job_controller import config as controller
 from terminator import config as terminator
 
@@ -52,3 +52,33 @@ def test_an_argument_of_before_is_refused(flag, capsys):
         controller.parse_config([flag, "1"], {}, "host")
     assert raised.value.code == 2
     assert f"unrecognized arguments: {flag} 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: 1\nclusterName: 2026-99-99", "line 2, column 14: this value looks like"),
+        ("clusterName: 2001-12-14t21:59:43.10-99:00", "line 1, column 14: this value"),
+        ("historyLimit: " + "9" * 5000, "line 1, column 15: this value"),
+        ("historyLimit: !!int x", "this value looks like a number or a time, and is none"),
+        ("historyLimit: !!bool x", "this value looks like"),
+        ("receivers: !!timestamp x", "this value looks like"),
+        ("[" * 3000, "it is nested too deep"),
+        ("receivers: []\nlogLevel: INFO\nreceivers: []", "line 3, column 1: this name"),
+        ("a: [", "line 1, column 5: expected the node content"),
+        ("\0", "unacceptable character #x0000"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_file_that_yaml_cannot_read_is_a_problem_of_the_configuration(text, problem):
+    """And not an error of this program, which would end it when the file is changed."""
+    with pytest.raises(ConfigError, match="the file is not YAML: ") as raised:
+        controller.parse_config([], {}, "host", text)
+    assert problem in str(raised.value)
+
+
+def test_a_name_that_is_merged_is_not_there_twice():
+    text = "sources:\n- &a {name: a, namespaces: [x]}\n- {<<: *a, name: b}\n"
+    found = controller.parse_config([], {}, "host", text)
+    assert [each.name for each in found.sources] == ["a", "b"]
+    assert {each.namespaces for each in found.sources} == {("x",)}
