@@ -244,7 +244,7 @@ class Turns:
             for number, step in enumerate(steps, 1)
             if counted == {share(step["nodes"], size) for size in self._sizes[job_uid]}
         ]
-        if not full or len(counted) > 1 or self._is_taken_in_again(job, run, records):
+        if not full or len(counted) > 1 or self._is_of_another_time(job, run, records):
             return
         if is_true(job, "Complete") and not is_continuous(job):
             self._oracle.excuse("turns", "after the end")
@@ -332,8 +332,15 @@ class Turns:
             if raw is not None
         )
 
-    def _is_taken_in_again(self, job: Raw, run: PodRun, records: Raw) -> bool:
-        """Return whether a node is back in the step of its turn, from which an edit took it."""
+    def _is_of_another_time(self, job: Raw, run: PodRun, records: Raw) -> bool:
+        """Return whether a node starts what ran before, or is back in the step of its turn.
+
+        Of what runs now, no node has completed anything until the controller has read it. An edit
+        had taken the node out of its step.
+        """
+        images = self._oracle.demands.images.get(job["metadata"]["uid"])
+        if images and not images[-1].is_known:
+            return True
         name = run.machine.name
         had_turn = "step" in (records.get(name) or {})
         return had_turn and bool(self._count_omitted(job, [name]))
