@@ -89,7 +89,7 @@ class Client:
     ) -> Raw:
         read_at = dict(self.ledger_read_at)
         decided_on = dict(self._world.decided_on) if resource.plural == PODS else {}
-        decisions = dict(self._world.oracle.holds.decisions) if resource.plural == PODS else {}
+        decisions = dict(self._world.oracle.holds.decisions)
         entries = self._entries_seen(name, namespace) if resource.plural == REPORTS else {}
 
         def effect() -> tuple[Raw, bool]:

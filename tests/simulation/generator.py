@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation import (
+    changed_rollouts,
     corrections,
     crowded_rollouts,
     drains,
@@ -60,6 +61,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (changed_rollouts.FIRST_SEED, "changed rollouts", changed_rollouts.with_changed_rollouts),
     (
         interrupted_exits.FIRST_SEED,
         "interrupted exits",

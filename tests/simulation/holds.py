@@ -81,7 +81,11 @@ def _adds(schedule: Schedule, *found: Disturbance) -> Schedule:
 
 
 def _windows(schedule: Schedule, rng: Random) -> Schedule:
-    """Return the schedule with a window. All tasks end: else it would open and close in vain."""
+    return _with_rollout(with_tasks_that_end(schedule), rng, window=WINDOW)
+
+
+def with_tasks_that_end(schedule: Schedule) -> Schedule:
+    """Return the schedule for a window. All tasks end: else it would open and close in vain."""
     nodes = [replace(node, tasks=tuple(map(_ending, node.tasks))) for node in schedule.nodes]
     jobs = [
         replace(job, tasks={node: _ending(task) for node, task in job.tasks.items()})
@@ -89,8 +93,7 @@ def _windows(schedule: Schedule, rng: Random) -> Schedule:
     ]
     # Nor is a write refused for good: what it is to say would change each minute.
     kept = tuple(d for d in schedule.disturbances if d.kind != "refuse_write" or d.seconds)
-    schedule = replace(schedule, nodes=tuple(nodes), jobs=tuple(jobs), disturbances=kept)
-    return _with_rollout(schedule, rng, window=WINDOW)
+    return replace(schedule, nodes=tuple(nodes), jobs=tuple(jobs), disturbances=kept)
 
 
 def _ending(task: Task) -> Task:

@@ -11,6 +11,7 @@ import pytest
 
 from job_controller.core.state import counting as tally
 from tests.simulation import (
+    changed_rollouts,
     corrections,
     crowded_rollouts,
     drains,
@@ -59,6 +60,8 @@ UNDONE = range(undone_changes.FIRST_SEED, undone_changes.FIRST_SEED + 60)
 UNDONE_SELECTIONS = range(undone_selections.FIRST_SEED, undone_selections.FIRST_SEED + 60)
 # Those with tasks of mode Exit whose nodes are interrupted as they end.
 INTERRUPTED_EXITS = range(interrupted_exits.FIRST_SEED, interrupted_exits.FIRST_SEED + 60)
+# Those with changes of rollouts that are at work.
+CHANGED_ROLLOUTS = range(changed_rollouts.FIRST_SEED, changed_rollouts.FIRST_SEED + 60)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
@@ -74,6 +77,7 @@ RANGES = {
     "undone changes": UNDONE,
     "undone selections": UNDONE_SELECTIONS,
     "interrupted exits": INTERRUPTED_EXITS,
+    "changed rollouts": CHANGED_ROLLOUTS,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.

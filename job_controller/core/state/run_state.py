@@ -139,7 +139,8 @@ def _evaluate_continuous(snapshot: Snapshot, counts: NodeCounts) -> RunState:
         return RunState(
             RunOutcome.PAUSED, SuspendedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed
         )
-    may_end = not find_unrecorded(snapshot)
+    # One that is back and skipped is not desired, also while the report does not have that.
+    may_end = find_unrecorded(snapshot) <= counts.skipped.keys()
     if counts.is_complete and may_end:
         return RunState(RunOutcome.SUCCEEDED, CompleteReason.ALL_NODES_COMPLETED)
     may_end = may_end and not over

@@ -5,6 +5,7 @@ the mutant that it catches; below, the check. `core` receives everything that ha
 """
 
 from tests.simulation.oracle import (
+    changed_steps,
     completed_count,
     completion,
     conventions,
@@ -52,6 +53,7 @@ MODULES = (
     gates,
     turns,
     step_nodes,
+    changed_steps,
     images_first,
     set_aside,
     rollbacks,

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle import gates, shards
+from tests.simulation.oracle.changed_steps import ChangedSteps
 from tests.simulation.oracle.completed_count import CompletedCount
 from tests.simulation.oracle.completion import Completion
 from tests.simulation.oracle.conventions import status_faults
@@ -33,6 +34,7 @@ from tests.simulation.oracle.started_nodes import StartedNodes
 from tests.simulation.oracle.starts import Starts
 from tests.simulation.oracle.step_nodes import StepNodes
 from tests.simulation.oracle.timeouts import Timeouts
+from tests.simulation.oracle.turn_specs import TurnSpecs
 from tests.simulation.oracle.turns import Turns
 from tests.simulation.schedule import JobPlan
 from tests.simulation.server import (
@@ -85,6 +87,8 @@ class Oracle:
         self.completed_count = CompletedCount(world, self)
         self.starts = Starts(world, self)
         self.turns = Turns(world, self)
+        self.turn_specs = TurnSpecs(self)
+        self.changed_steps = ChangedSteps(world, self)
         self.step_nodes = StepNodes(self)
         self.rollbacks = Rollbacks(world, self)
         self.images_first = ImagesFirst(world, self)
@@ -158,6 +162,7 @@ class Oracle:
         self.demands.job_written(old, new)
         self.holds.job_written(old, new)
         self.turns.job_written(old, new)
+        self.changed_steps.job_written(old, new)
         meta = new["metadata"]
         if old is None or old["spec"] != new["spec"]:
             self.turns.nodes_changed()
@@ -191,6 +196,8 @@ class Oracle:
         self.reboots.judge_report(new)
         judge_set_aside(self._world, old, new)
         self.turns.report_written(new)
+        self.turn_specs.report_written(new)
+        self.changed_steps.report_written(old, new)
         self.started_nodes.judge_record(new)
         self.completion.judge_report(new)
         judge_history(self._world, self, old, new)

@@ -67,6 +67,7 @@ class Gates:
                 self._world.oracle.cordons.judge_gate(new)
                 self._world.oracle.evictions.judge_gate(new)
                 self._world.oracle.images_first.gate_removed(new)
+                self._world.oracle.turn_specs.gate_removed(new)
 
     def judge_start(self, pod_uid: str, job_uid: str, entered_at: float) -> tuple[str, str]:
         """Return (excuse, words) for the start of a completed node's task in a new pod."""

@@ -77,12 +77,11 @@ class ImagesFirst:
         """Judge the first start of a task of a Job."""
         uid = self._oracle.job_of.get(run.pod_uid, "")
         job = find_job(self._world.server, uid)
-        plan = self._oracle.plans.get(uid)
-        if job is None or plan is None or run.is_forged or uid in self._begun:
+        if job is None or run.is_forged or uid in self._begun:
             return
         self._begun.add(uid)
-        # As the user applied it: no edit of a run in progress is judged.
-        if not (plan.spec.get("rollout") or {}).get("pullImagesFirst"):
+        specs = self._oracle.turn_specs.of(uid, [run])
+        if not all((spec.get("rollout") or {}).get("pullImagesFirst") for spec in specs):
             return
         current = self._desired.get(uid), self._pulled.get(uid, set())
         needed, pulled = self._released.get(run.pod_uid, current)

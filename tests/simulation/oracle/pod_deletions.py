@@ -77,20 +77,23 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
     if has_failed and not is_kept:
         # Any pod of the node: none of them may run the task any more.
         return
-    if excuse := _find_excuse(world, pod, raw):
-        oracle.excuse("pod deletion", excuse)
+    if _is_excused(world, pod, raw):
         return
     words = f"the pod of {node} is deleted for nothing{oracle.timeouts.skews()}"
     oracle.violate("pod deletion", words)
 
 
-def _find_excuse(world: World, pod: Raw, node: Raw) -> str:
+def _is_excused(world: World, pod: Raw, node: Raw) -> bool:
     pod_at, node_at = (found["metadata"]["creationTimestamp"] for found in (pod, node))
     if pod_at < node_at:
-        return "clocks differ"
+        world.oracle.excuse("pod deletion", "clocks differ")
+        return True
     has_ended = bool(task_status(pod).get("restartCount"))
     is_unread = world.oracle.failures.is_unread(node["metadata"]["name"])
-    return "grace" if has_ended and _is_retry_drawn(world) and is_unread else ""
+    if has_ended and _is_retry_drawn(world) and is_unread:
+        world.oracle.excuse("pod deletion", "grace")
+        return True
+    return False
 
 
 def _is_retried(world: World, pod: Raw, job_uid: str) -> bool:

@@ -114,17 +114,27 @@ class Turns:
         rollout = rollout_of(job) if job is not None else None
         if job is None or rollout is None or run.is_forged:
             return
+        is_changed = self._oracle.turn_specs.is_changed(job_uid)
         if self._oracle.is_entered(job_uid, run.machine.name, run.machine.uid):
             return  # it is completed: after a reboot its container starts once more, and waits
         others = dict(self._at_work(job_uid, run))
-        limit = share(rollout.get("maxParallel"), self.count_nodes())
+        limit = self._limit("maxParallel", run, others, self.count_nodes())
         if limit is not None and len(others) >= limit:
             words = f"{run.machine.name} starts beside {sorted(others)}, and {limit} may"
             if not self._is_excused(job_uid, others):
                 self._oracle.violate("turns", words)
         self._judge_zone(job, run, others)
-        self._judge_steps(job, run, rollout.get("steps") or ())
+        if not is_changed:
+            self._judge_steps(job, run, rollout.get("steps") or ())
         self._oracle.step_nodes.task_starts(job, run)
+
+    def _limit(self, field: str, run: PodRun, others: dict[str, PodRun], count: int) -> int | None:
+        """Return how many nodes may be at work: by a spec that one of them had its turn by."""
+        job_uid = self._oracle.job_of.get(run.pod_uid, "")
+        specs = self._oracle.turn_specs.of(job_uid, (run, *others.values()))
+        limits = [share((rollout_of({"spec": each}) or {}).get(field), count) for each in specs]
+        known = [limit for limit in limits if limit is not None]
+        return max(known) if len(known) == len(limits) else None
 
     def _judge_end(self, job: Raw) -> None:
         """Judge that the step with the last nodes is approved, and the ones before it.
@@ -137,20 +147,23 @@ class Turns:
         is_edited = len(self._oracle.completion.specs[job_uid]) > 1
         if is_continuous(job) or is_edited or nodes != set(desired.values()) or len(sizes) != 1:
             return
-        before = 0
+        before = last = 0
         for number, step in enumerate(steps, 1):
             if before >= len(nodes):
                 return
+            size = share(step["nodes"], *sizes) or 0
+            # One without nodes of its own waits for no approval if the last one that had some has.
+            last = number if size > before else last
             is_needed = step.get("approval") == "Required"
-            if is_needed and self._oracle.holds.approvals[job_uid] < number:
+            if is_needed and self._oracle.holds.approvals[job_uid] < last:
                 words = f"the run succeeds before step {number} is approved"
                 self._oracle.violate("held", words)
-            before = share(step["nodes"], *sizes) or 0
+            before = max(before, size)
 
     def _judge_zone(self, job: Raw, run: PodRun, others: dict[str, PodRun]) -> None:
         job_uid, zone = job["metadata"]["uid"], self._zone_of(run.machine.name)
         beside = {name: each for name, each in others.items() if self._zone_of(name) == zone}
-        limit = share((rollout_of(job) or {}).get("maxParallelPerZone"), self.count_nodes(zone))
+        limit = self._limit("maxParallelPerZone", run, beside, self.count_nodes(zone))
         if limit is None or len(beside) < limit:
             return
         born = self._oracle.born[job_uid]
@@ -231,7 +244,7 @@ class Turns:
             for number, step in enumerate(steps, 1)
             if counted == {share(step["nodes"], size) for size in self._sizes[job_uid]}
         ]
-        if not full or len(counted) > 1 or self._is_taken_in_again(job, run, records):
+        if not full or len(counted) > 1 or self._is_of_another_time(job, run, records):
             return
         if is_true(job, "Complete") and not is_continuous(job):
             self._oracle.excuse("turns", "after the end")
@@ -319,8 +332,15 @@ class Turns:
             if raw is not None
         )
 
-    def _is_taken_in_again(self, job: Raw, run: PodRun, records: Raw) -> bool:
-        """Return whether a node is back in the step of its turn, from which an edit took it."""
+    def _is_of_another_time(self, job: Raw, run: PodRun, records: Raw) -> bool:
+        """Return whether a node starts what ran before, or is back in the step of its turn.
+
+        Of what runs now, no node has completed anything until the controller has read it. An edit
+        had taken the node out of its step.
+        """
+        images = self._oracle.demands.images.get(job["metadata"]["uid"])
+        if images and not images[-1].is_known:
+            return True
         name = run.machine.name
         had_turn = "step" in (records.get(name) or {})
         return had_turn and bool(self._count_omitted(job, [name]))

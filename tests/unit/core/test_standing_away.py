@@ -212,6 +212,30 @@ def test_a_node_that_came_back_and_is_kept_out_by_a_taint_is_skipped_until_it_ru
     assert (totals.desired, totals.completed, totals.waiting) == (2, 1, 1)
 
 
+@pytest.mark.parametrize("completed", [("a", "b"), ("b",)])
+def test_complete_stays_when_a_node_comes_back_that_a_taint_keeps_out(
+    completed: tuple[str, ...],
+) -> None:
+    cluster = standing("a", "b", completed=completed)
+    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
+    change(cluster, nodes=NodeSelection(selector=selector))
+    run(cluster)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
+    cluster.pods = cluster.pods[1:]
+    cluster.desired = cluster.scheduled = 1
+    run(cluster)
+    run(cluster)
+    assert conditions(cluster)["Complete"][0] == "True"
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={}, taints=(CHOSEN,))
+    assert [event.reason for event in run(cluster).events] == []
+    assert conditions(cluster)["Complete"][0] == "True"
+    assert records(cluster)["a"]["earlierPods"] == ["pod-a-1"]
+    cluster.nodes["a"] = replace(cluster.nodes["a"], taints=())
+    cluster.desired = 2
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+
+
 def test_a_node_that_joined_with_a_pod_that_seems_older_makes_complete_false() -> None:
     """The clocks of two API servers differ, and the pod cannot be deleted at the moment."""
     cluster = standing("a", "b", completed=("a",))

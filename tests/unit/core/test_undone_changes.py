@@ -62,6 +62,21 @@ def test_a_failed_run_goes_on_with_the_number_of_the_change() -> None:
     assert cluster.job.status.completion_time is None
 
 
+def test_what_another_client_changed_meanwhile_is_in_the_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = standing("a", completed=("a",))
+    run(cluster)
+    change(cluster, image="example/task:2")
+    altered = replace(cluster.daemon_set(), alteration="kubectl-edit: template.spec.hostPID")
+    monkeypatch.setattr(cluster, "daemon_set", lambda: altered)
+    events = [event.reason for _ in range(3) for event in run(cluster).events]
+    assert events.count("DaemonSetAltered") == 1
+    assert conditions(cluster)["DaemonSetAltered"][0] == "True"
+    history = [entry["reason"] for entry in (cluster.report_status or {})["history"]]
+    assert history.count("DaemonSetAltered") == 1
+
+
 @pytest.mark.parametrize("is_seen_first", [True, False])
 @pytest.mark.parametrize("completed", [(), ("a",)])
 def test_a_request_between_them_is_not_lost(
