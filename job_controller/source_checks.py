@@ -12,7 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from traceback import format_tb
 from typing import Final
+
+from loguru import logger
 
 from daemonset_job.api.job import JobKey
 from daemonset_job.runtime.clock import Clock
@@ -189,6 +192,12 @@ class SourceChecks:
                 if (is_late := error.is_timeout) and seconds < TIMEOUT_SECONDS:
                     return False
                 answer = unreachable(asked.source, error.words, self._clock.now())
+            except Exception as error:  # noqa: BLE001 - one answer must not end the program
+                # Without its words, in which there may be a secret.
+                where = "".join(format_tb(error.__traceback__, limit=-1)).strip()
+                logger.error("cannot ask a source", source=asked.source, where=where)
+                words = f"an error of the controller, {type(error).__name__}; see its log"
+                answer = unreachable(asked.source, words, self._clock.now())
         # In the meantime the Job may be gone.
         if (known := self._answers.get(key)) is not None:
             known[asked] = answer

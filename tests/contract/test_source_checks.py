@@ -298,3 +298,22 @@ async def test_a_job_that_changes_its_question_all_the_time_has_one_that_waits(s
         assert found.state is AnswerState.PASS
         await asyncio.sleep(60)
     assert len(server.paths) <= 3
+
+
+async def test_an_error_of_the_program_is_the_answer_of_one_question(tmp_path, server, monkeypatch):
+    send = Outbound.send
+
+    async def failing(self, endpoint, request):
+        if endpoint.url_file.endswith("broken.url"):
+            raise TypeError("https://host/secret")
+        return await send(self, endpoint, request)
+
+    monkeypatch.setattr(Outbound, "send", failing)
+    broken = source(tmp_path, "broken", server.url)
+    async with checking(broken, source(tmp_path, "web", server.url)) as checks:
+        found = await answer(checks, query("broken"))
+        assert found.state == AnswerState.UNKNOWN
+        assert "TypeError" in found.message
+        assert "secret" not in found.message
+        other = await answer(checks, query("web"), ("team-b", "patch"))
+        assert other.state != AnswerState.UNKNOWN
