@@ -132,10 +132,16 @@ QUOTED = (
     Quoted(REPORT, "once they have no room, to (N) bytes", MESSAGE_LIMITS[0]),
     Quoted(REPORT, "At worst it is to (N)", MESSAGE_LIMITS[-1]),
     Quoted(REPORT, "In a shard of more than (N) nodes, messages", NODES_PER_SHARD),
-    Quoted("docs/explanation/security.md", "If (N) nodes of it have several", LAST_LINES_NODES),
-    Quoted("docs/explanation/security.md", "any other one has one, of (N) bytes", LAST_LINE_BYTES),
-    Quoted("docs/explanation/security.md", "or of (N) if 250 nodes", SHORT_LINE_BYTES),
-    Quoted("docs/explanation/security.md", "if (N) nodes have a longer", LONG_LINE_NODES),
+    Quoted(
+        "docs/explanation/security.md", "If (N) nodes of the report have several", LAST_LINES_NODES
+    ),
+    Quoted(
+        "docs/explanation/security.md",
+        "each other node has one line of at most (N) bytes",
+        LAST_LINE_BYTES,
+    ),
+    Quoted("docs/explanation/security.md", "has a line of at most (N) bytes", SHORT_LINE_BYTES),
+    Quoted("docs/explanation/security.md", "If (N) nodes have such a line", LONG_LINE_NODES),
     Quoted(REPORT, "would have more than (N) KiB", shard_size.LIST_LIMIT_BYTES, KIB),
     Quoted(REPORT, r"names that the Job lists; (N) bytes a value", RESULT_BYTES),
     Quoted(REPORT, "bytes a value, (N) bytes a node", RESULTS_BYTES),
