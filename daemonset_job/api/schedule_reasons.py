@@ -17,7 +17,10 @@ class SchedulingReason(Reason):
     INVALID_SCHEDULE = "InvalidSchedule", "`spec.schedule` or `spec.timeZone` has a mistake."
     WAITING_FOR_RUN = (
         "WaitingForRun",
-        "A start is due, and `concurrencyPolicy: Forbid` lets it wait for the run before.",
+        (
+            "A start is due, and waits until the run before has ended (`concurrencyPolicy: Forbid`) "
+            "or is rolled back (`Replace`)."
+        ),
     )
     TOO_MANY_RUNS = "TooManyRuns", "A start is due, and 50 runs have not ended."
     START_MISSED = "StartMissed", "The last start is later than `startingDeadlineSeconds` allows."
