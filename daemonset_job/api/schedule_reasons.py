@@ -18,8 +18,8 @@ class SchedulingReason(Reason):
     WAITING_FOR_RUN = (
         "WaitingForRun",
         (
-            "A start is due, and waits until the run before has ended (`concurrencyPolicy: Forbid`) "
-            "or is rolled back (`Replace`)."
+            "A start is due, and waits until the run before has ended "
+            "(`concurrencyPolicy: Forbid`) or is rolled back (`Replace`)."
         ),
     )
     TOO_MANY_RUNS = "TooManyRuns", "A start is due, and 50 runs have not ended."
