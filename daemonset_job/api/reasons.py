@@ -412,15 +412,15 @@ class NodeReason(Reason):
     NODE_IN_USE = (
         "NodeInUse",
         (
-            "The node waits for another Job: that has cordoned it, or has the same key "
+            "The node waits for another Job, which has cordoned the node, or has the same key "
             "`rollout.exclusive`."
         ),
     )
     POD_TAKEN_BACK = (
         "PodTakenBack",
         (
-            "The start of the run is taken back: the pod is deleted, and is not known to have "
-            "started nothing before that."
+            "The start of the run is taken back: the pod is deleted, and it is not known yet "
+            "whether it has started anything."
         ),
     )
     DISRUPTED = (
