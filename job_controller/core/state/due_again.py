@@ -157,13 +157,17 @@ def mark_left(
     """Return the new records of completed nodes whose labels took them out of the selection.
 
     `names` are completed nodes without a pod. A taint may keep it off, or it may be about to come.
+    If a node had its pod while its labels in the cache did not match, it has not left. Its labels
+    are newer than the cache then, and have brought it in.
     """
     if not snapshot.job.spec.is_continuous or snapshot.owned_daemon_set is None:
         return {}
+    known = snapshot.view.records
     return {
         name: replace(records[name], reason=NodeReason.LEFT_SELECTION)
         for name in names
         if name in records
+        and (records[name].selection or name not in known)
         and not has_left(records[name])
         and not snapshot.affinity.matches(name, snapshot.nodes[name].labels)
     }

@@ -83,6 +83,26 @@ def test_a_node_that_left_is_on_record_before_the_daemon_set_knows_it() -> None:
     assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") == "LeftSelection"
 
 
+def test_a_node_that_a_late_cache_has_not_seen_join_has_not_left() -> None:
+    """Its labels brought it in, and the cache of nodes does not have that yet."""
+    cluster = standing("a", "b", completed=("b",))
+    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
+    change(cluster, nodes=NodeSelection(selector=selector))
+    a = cluster.nodes["a"]
+    cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
+    run(cluster)
+    cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
+    run(cluster)
+    assert completed(cluster) == (2, 2)
+    # Its pod is replaced, since the task has ended.
+    pods, cluster.pods = cluster.pods, [pod for pod in cluster.pods if pod.node_name == "b"]
+    run(cluster)
+    assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") != "LeftSelection"
+    cluster.nodes["a"], cluster.pods = a, pods
+    run(cluster)
+    assert completed(cluster) == (2, 2)
+
+
 def test_a_node_that_left_without_a_record_counts_and_is_due_when_it_is_back() -> None:
     cluster = standing("a", "b")
     selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
