@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from tests.simulation import intent
 from tests.simulation.oracle.facts import find_job, is_continuous, is_true, rollout_of
 from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.reboots import allowed_seconds
 from tests.simulation.oracle.set_aside import is_reachable
 from tests.simulation.oracle.shards import node_states
 from tests.simulation.schedule import TOPOLOGY_ZONE
 from tests.simulation.server import JOBS, NODES, Raw
-from tests.simulation.settings import NODE_UNREACHABLE_GRACE_PERIOD_SECONDS
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -178,7 +178,7 @@ class Turns:
             if (job_uid, other.machine.uid) in self._set_aside:
                 self._oracle.excuse("turns", "set aside")
                 return True
-            if other.is_ending and self._was_away(other.machine.name):
+            if other.is_ending and self._was_away(job_uid, other.machine.name):
                 self._oracle.excuse("turns", "away")
                 return True
             if other.pod() is None:
@@ -235,6 +235,8 @@ class Turns:
         if run.machine.name in left:
             # It is back in its own step, or has its turn in a later one.
             counted |= {size + 1 for size in counted}
+        # It failed before its task had started, and may have its turn in another step now.
+        counted |= {size - len(begun & {run.machine.name}) for size in counted}
         # One that the user took out made room for another one. Which spec is decided by when is not
         # known.
         counted |= {size - self._count_omitted(job, begun | left) for size in counted}
@@ -256,9 +258,10 @@ class Turns:
             machine = self._world.machines[name]
             state = (records.get(name) or {}).get("state")
             is_done = self._oracle.is_entered(job_uid, name, machine.uid)
+            is_done |= self._was_done(job_uid, name, run)
             if is_done or state == "Failed" or "setAsideAt" in (records.get(name) or {}):
                 continue
-            if self._was_away(name):
+            if self._was_away(job_uid, name):
                 self._oracle.excuse("turns", "away")
             elif self._is_rerun_late(job, records.get(name) or {}, max(full)):
                 self._oracle.excuse("turns", "rerun")
@@ -289,6 +292,19 @@ class Turns:
         machine = self._world.machines.get(name)
         is_done = machine is not None and self._oracle.is_entered(job_uid, name, machine.uid)
         return is_done and not {"failures", "setAsideAt", "observedRerun"} & record.keys()
+
+    def _was_done(self, job_uid: str, name: str, run: PodRun) -> bool:
+        """Return whether a node was completed by what was asked when a pod was let in.
+
+        It may be due again by the time at which the task of that pod starts.
+        """
+        demands = self._oracle.demands
+        facts = demands.pods.get(run.pod_uid)
+        if facts is None:
+            return False
+        uid = self._world.machines[name].uid
+        due = demands.due(job_uid, name, uid, until=facts.jobs_known)
+        return self._oracle.has_met(job_uid, name, uid, due)
 
     def _is_rerun_late(self, job: Raw, record: Raw, number: int) -> bool:
         """Return whether a later step had begun when a request had the node run again."""
@@ -345,8 +361,10 @@ class Turns:
         had_turn = "step" in (records.get(name) or {})
         return had_turn and bool(self._count_omitted(job, [name]))
 
-    def _was_away(self, name: str) -> bool:
-        """Return whether a node was unreachable for its grace period at some time."""
+    def _was_away(self, job_uid: str, name: str) -> bool:
+        """Return whether a node was away for as long as it may be, at some time."""
+        specs = self._oracle.completion.specs[job_uid].values()
+        allowed = min(map(allowed_seconds, specs))
         since: float | None = None
         longest = 0.0
         versions = self._oracle.completion.node_versions.versions.get(name, ())
@@ -355,7 +373,7 @@ class Turns:
                 longest = max(longest, at - since)
             is_away = raw is not None and not is_reachable(raw)
             since = (at if since is None else since) if is_away else None
-        return longest >= NODE_UNREACHABLE_GRACE_PERIOD_SECONDS
+        return longest >= allowed
 
     def _at_work(self, job_uid: str, run: PodRun) -> Iterator[tuple[str, PodRun]]:
         """Return the other nodes on which a task of the Job runs that has not completed them."""
