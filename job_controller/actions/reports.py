@@ -12,12 +12,12 @@ from loguru import logger
 from daemonset_job.api import names
 from daemonset_job.api.job import Job, JobKey
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.report import JobReport, metadata_without_managed_fields, parse_report
+from daemonset_job.api.report import JobReport, metadata_without_managed_fields
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState, Phase
-from daemonset_job.kube.client.answers import RawObject
 from daemonset_job.kube.client.errors import AlreadyExists, Conflict, NotFound
-from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
+from daemonset_job.kube.client.resource import JOB_REPORTS
+from job_controller.actions.report_patch import patch_report_status
 from job_controller.actions.status_log import log_failed_nodes
 from job_controller.actions.writer import Writer
 from job_controller.core.plan import DeleteReport
@@ -95,38 +95,21 @@ class ReportActions:
             "status": build_status_patch(report.status, status),
         }
         try:
-            if is_guarded:
-                written = await self._patch_status(report, body)
-            else:
-                written = await self._patch_same_status(report, body)
+            written = await patch_report_status(
+                self._writer.client,
+                report,
+                body,
+                # Evidence is added often, and no status depends on its absence.
+                is_due=lambda found: _is_same(found, report.status),
+                tries=1 if is_guarded else _TRIES,
+            )
         except NotFound:
             # The report was deleted; the run continues and CreateReport creates a new one.
             return
+        if written is None:
+            raise Conflict(f"another client has written the status of JobReport {report.name}")
         self._writer.expect_version(key, JOB_REPORTS, written)
         self._tell_written(report, status, body["status"].get("nodeStates") or {})
-
-    async def _patch_status(self, report: JobReport, body: Mapping[str, Any]) -> RawObject:
-        return await self._writer.client.merge_patch(
-            JOB_REPORT_STATUS, report.name, body, report.namespace
-        )
-
-    async def _patch_same_status(self, report: JobReport, body: Mapping[str, Any]) -> RawObject:
-        """Patch the status, also if evidence was added meanwhile; Conflict if the status changed.
-
-        Evidence is added often, and no status depends on its absence. A status that another
-        controller has written stays.
-        """
-        client = self._writer.client
-        for _ in range(_TRIES - 1):
-            try:
-                return await self._patch_status(report, body)
-            except Conflict:
-                found = (await client.find(JOB_REPORTS, report.name, report.namespace)).item
-                if found is None or not _has_same_status(found, report):
-                    raise
-                version = found["metadata"]["resourceVersion"]
-                body = {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
-        return await self._patch_status(report, body)
 
     async def delete_own(self, key: JobKey, snapshot: Snapshot, action: DeleteReport) -> None:
         """Delete a report of a run whose start is taken back, if it exists."""
@@ -161,12 +144,9 @@ class ReportActions:
             logger.info("closed the JobReport", report=report.name, why=status.message)
 
 
-def _has_same_status(raw: RawObject, report: JobReport) -> bool:
-    """Return whether a raw report is this one, with the same status but for what was notified."""
-    if raw["metadata"].get("uid") != report.uid:
-        return False
-    found = parse_report(raw).status
-    return replace(found, notifications=report.status.notifications) == report.status
+def _is_same(found: ReportStatus, status: ReportStatus) -> bool:
+    """Return whether a status is the one that was read, but for what was notified."""
+    return replace(found, notifications=status.notifications) == status
 
 
 def _gives_turns(before: ReportStatus, after: ReportStatus) -> bool:

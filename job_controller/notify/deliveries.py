@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from daemonset_job.api.notifications import Delivery
-from daemonset_job.api.report import JobReport, parse_report
-from daemonset_job.kube.client.answers import RawObject
-from daemonset_job.kube.client.errors import Conflict, NotFound
-from daemonset_job.kube.client.resource import JOB_REPORT_STATUS, JOB_REPORTS
+from daemonset_job.api.report import JobReport
+from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.kube.client.errors import NotFound
+from daemonset_job.kube.client.resource import JOB_REPORTS
+from job_controller.actions.report_patch import patch_report_status
 from job_controller.actions.writer import Writer
 
 # A webhook that does not answer in this time is away.
@@ -72,47 +73,32 @@ class Deliveries:
         await self._write(report, receiver, known)
 
     async def _write(self, report: JobReport, receiver: str, known: _Known) -> None:
-        written = await self._patch(report, receiver, known.delivery)
-        known.is_written = True
-        key = report.namespace, report.job_name
-        self._writer.expect_version(key, JOB_REPORTS, written)
+        """Record a delivery, unless a later one is recorded: what was sent would be repeated."""
 
-    async def _patch(self, report: JobReport, receiver: str, delivery: Delivery) -> RawObject:
-        """Record a delivery unless a later one is recorded; return the report, {} if it is gone.
+        def is_due(found: ReportStatus) -> bool:
+            recorded = found.notifications.get(receiver)
+            return recorded is None or not _is_later(recorded, known.delivery)
 
-        A record of a former leader can be carried out late. What was sent since would be repeated.
-        """
-        client, version = self._writer.client, report.resource_version
-        for tries_left in reversed(range(_TRIES)):
-            body = {
-                "metadata": {"uid": report.uid, "resourceVersion": version},
-                "status": {"notifications": {receiver: _patch(delivery)}},
-            }
-            try:
-                return await client.merge_patch(
-                    JOB_REPORT_STATUS,
-                    report.name,
-                    body,
-                    report.namespace,
-                    timeout_seconds=_RECORD_SECONDS,
-                )
-            except NotFound:
-                break
-            except Conflict:
-                if not tries_left:
-                    raise
-            found = await client.find(
-                JOB_REPORTS, report.name, report.namespace, timeout_seconds=_RECORD_SECONDS
+        body = {
+            "metadata": {"uid": report.uid, "resourceVersion": report.resource_version},
+            "status": {"notifications": {receiver: _patch(known.delivery)}},
+        }
+        try:
+            written = await patch_report_status(
+                self._writer.client,
+                report,
+                body,
+                is_due=is_due,
+                tries=_TRIES,
+                timeout_seconds=_RECORD_SECONDS,
             )
-            current = parse_report(found.item) if found.item is not None else None
-            if current is None or current.uid != report.uid:
-                break
-            recorded = current.status.notifications.get(receiver)
-            if recorded is not None and _is_later(recorded, delivery):
-                return found.item or {}
-            version = current.resource_version
-        # The report was deleted: nothing is to be sent any more.
-        return {}
+        except NotFound:
+            # The report was deleted: nothing is to be sent any more.
+            written = None
+        known.is_written = True
+        if written is not None:
+            key = report.namespace, report.job_name
+            self._writer.expect_version(key, JOB_REPORTS, written)
 
     def _tidy(self) -> None:
         caches = self._writer.caches

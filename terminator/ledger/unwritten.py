@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from daemonset_job.api.fold_names import fold
-from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound, TooLarge
+from daemonset_job.kube.client.errors import KubeError, NotFound, TooLarge
 
 # A refusal may end by itself, as when a policy is corrected.
 REPORTED_AFTER_SECONDS = 60.0
@@ -48,7 +48,7 @@ def refusal_of(error: BaseException | None) -> str:
     """
     if not isinstance(error, KubeError) or error.is_retryable:
         return ""
-    return "" if isinstance(error, NotFound | Conflict | TooLarge) else str(error)
+    return "" if isinstance(error, NotFound | TooLarge) else str(error)
 
 
 def _message(refusal: str, nodes: list[str]) -> str:

@@ -28,13 +28,21 @@ def kind_of(request):
     return ""
 
 
+def put_nightly(server, schedule):
+    spec = {"schedule": schedule, "jobTemplate": {"spec": {"image": "example/task:1"}}}
+    meta = {"name": "nightly", "namespace": "default"}
+    server.put(SCHEDULED_JOBS, {"metadata": meta, "spec": spec})
+
+
+def refusals(server):
+    return [each for each in server.list(EVENTS) if each["reason"] == "JobRefused"]
+
+
 async def test_the_start_of_a_run_costs_few_requests(server):
     """A thousand schedules that start in one minute are a thousand times as many."""
     FakeCluster(server, "a")
     async with running(server):
-        spec = {"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"image": "example/task:1"}}}
-        meta = {"name": "nightly", "namespace": "default"}
-        server.put(SCHEDULED_JOBS, {"metadata": meta, "spec": spec})
+        put_nightly(server, "*/5 * * * *")
         await asyncio.sleep(2)
         before = len(server.requests)
         await until(lambda: server.list(JOBS), 600)
@@ -56,9 +64,7 @@ async def test_a_refusal_with_other_words_each_time_is_tried_again_after_a_while
     """A webhook may name its request in each answer, and each one changes the status."""
     FakeCluster(server, "a")
     async with running(server):
-        spec = {"schedule": "0 * * * *", "jobTemplate": {"spec": {"image": "example/task:1"}}}
-        meta = {"name": "nightly", "namespace": "default"}
-        server.put(SCHEDULED_JOBS, {"metadata": meta, "spec": spec})
+        put_nightly(server, "0 * * * *")
         for number in range(1000):
             server.fail_next("POST", "/jobs", 403, reason="Forbidden", message=f"request {number}")
         await asyncio.sleep(3600 + 300)
@@ -74,16 +80,13 @@ async def test_a_start_that_a_webhook_holds_up_is_reported_and_done_once_it_answ
     FakeCluster(server, "a")
     words = 'Internal error occurred: failed calling webhook "policy.example"'
     async with running(server):
-        spec = {"schedule": "0 * * * *", "jobTemplate": {"spec": {"image": "example/task:1"}}}
-        meta = {"name": "nightly", "namespace": "default"}
-        server.put(SCHEDULED_JOBS, {"metadata": meta, "spec": spec})
+        put_nightly(server, "0 * * * *")
         server.fail_next("POST", "/jobs", 500, times=1000, message=words)
         await asyncio.sleep(3600 + 120)
         (found,) = server.get(SCHEDULED_JOBS, "nightly")["status"]["conditions"]
         assert (found["status"], found["reason"]) == ("False", "JobRefused")
         assert found["message"].endswith(words)
-        told = [each for each in server.list(EVENTS) if each["reason"] == "JobRefused"]
-        assert len(told) == 1
+        assert len(refusals(server)) == 1
         server.faults.clear()
         await until(lambda: server.list(JOBS), 31)
         await asyncio.sleep(2)
@@ -94,10 +97,8 @@ async def test_a_start_that_a_webhook_holds_up_is_reported_and_done_once_it_answ
 async def test_an_error_that_passes_is_not_reported_and_hardly_delays_the_start(server):
     FakeCluster(server, "a")
     async with running(server):
-        spec = {"schedule": "0 * * * *", "jobTemplate": {"spec": {"image": "example/task:1"}}}
-        meta = {"name": "nightly", "namespace": "default"}
-        server.put(SCHEDULED_JOBS, {"metadata": meta, "spec": spec})
+        put_nightly(server, "0 * * * *")
         server.fail_next("POST", "/jobs", 500, times=2)
         await asyncio.sleep(3600 + 10)
         assert server.list(JOBS)
-        assert not [each for each in server.list(EVENTS) if each["reason"] == "JobRefused"]
+        assert not refusals(server)

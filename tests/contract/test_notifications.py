@@ -45,6 +45,13 @@ def sample(metrics, result, receiver="ops"):
     return metrics.registry.get_sample_value("dsj_notifications_total", labels)
 
 
+async def start_notified(cluster):
+    """Start a run, of which the receiver has had the first notification."""
+    cluster.apply(notify=NOTIFY)
+    await until(cluster.is_settled)
+    await until(lambda: delivery(cluster).get("sent") == 1)
+
+
 async def test_a_run_is_notified_once_at_its_start_and_once_at_its_end(
     server, cluster, receiver, tmp_path
 ):
@@ -111,9 +118,7 @@ async def test_a_job_that_a_user_deletes_is_notified_as_cancelled(
 async def test_a_restart_sends_what_is_left_and_nothing_twice(server, cluster, receiver, tmp_path):
     receivers = (configured(tmp_path, "ops", receiver.url),)
     async with running(server, receivers=receivers):
-        cluster.apply(notify=NOTIFY)
-        await until(cluster.is_settled)
-        await until(lambda: delivery(cluster).get("sent") == 1)
+        await start_notified(cluster)
         receiver.status = 503
         await complete(cluster)
         await until(lambda: len(receiver.got) > 1)
@@ -204,9 +209,7 @@ async def test_what_waits_while_no_controller_is_there_is_sent_however_long_it_w
 ):
     receivers = (configured(tmp_path, "ops", receiver.url),)
     async with running(server, receivers=receivers):
-        cluster.apply(notify=NOTIFY)
-        await until(cluster.is_settled)
-        await until(lambda: delivery(cluster).get("sent") == 1)
+        await start_notified(cluster)
         receiver.status = 503
         await complete(cluster)
         await until(lambda: len(receiver.got) > 1)
@@ -222,9 +225,7 @@ async def test_a_message_that_no_receiver_takes_is_given_up_after_a_time_without
 ):
     receivers = (configured(tmp_path, "ops", receiver.url),)
     async with running(server, receivers=receivers):
-        cluster.apply(notify=NOTIFY)
-        await until(cluster.is_settled)
-        await until(lambda: delivery(cluster).get("sent") == 1)
+        await start_notified(cluster)
         receiver.status = 503
         await complete(cluster)
     await asyncio.sleep(7200)

@@ -24,7 +24,7 @@ def written_metadata(status, **options):
     """Return the metadata of the patch that writes a status of REPORT."""
     sent = []
 
-    async def merge_patch(_resource, _name, body, _namespace):
+    async def merge_patch(_resource, _name, body, _namespace, **_):
         sent.append(body)
         return {}
 

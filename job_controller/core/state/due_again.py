@@ -297,15 +297,15 @@ class _Finder:
         """
         revision = self._job.revision
         is_requested = self._is_requested(name, record.rerun)
+        is_of_revision = record.revision == revision
         found: list[str] = []
         if is_requested:
             found += [pod.uid for pod in self._pods().get(name, ()) if pod.revision == revision]
-        if record.revision == revision:
+        if is_of_revision:
             found.append(record.pod_uid)
-        if entry is not None and entry.revision == revision:
-            is_of_next_try = record.revision != revision and not is_requested
-            found += [] if is_of_next_try else [entry.pod_uid]
-        if record.revision == revision:
+        if entry is not None and entry.revision == revision and (is_of_revision or is_requested):
+            found.append(entry.pod_uid)
+        if is_of_revision:
             found += record.earlier_pods
         return tuple(dict.fromkeys(filter(None, found)))[:_EARLIER_PODS]
 

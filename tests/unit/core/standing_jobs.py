@@ -13,6 +13,10 @@ from tests.unit.builders import SampleCluster, done, make_cluster
 from tests.unit.core.runs import acts
 
 CONTINUOUS = Completion(policy=CompletionPolicy.CONTINUOUS)
+# The nodes without the label that `configure` gives to one.
+UNCONFIGURED = NodeSelection(
+    selector={"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
+)
 
 
 def standing(*nodes: str, completed: tuple[str, ...] = (), **changes: Any) -> SampleCluster:
@@ -53,6 +57,13 @@ def select(cluster: SampleCluster, *names: str) -> None:
     """Have the Job select these nodes from now on."""
     change(cluster, nodes=NodeSelection(include=names))
     cluster.job = replace(cluster.job, raw_spec={"nodes": {"include": list(names)}})
+
+
+def configure(cluster: SampleCluster) -> None:
+    """Label node a, the first of two: it leaves the selection UNCONFIGURED, and its pod goes."""
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
+    cluster.pods = cluster.pods[1:]
+    cluster.desired = cluster.scheduled = 1
 
 
 def totals_of(cluster: SampleCluster) -> NodeTotals:

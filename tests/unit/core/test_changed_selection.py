@@ -6,7 +6,7 @@ from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job_spec import NodeSelection
 from tests.unit.builders import SampleCluster, done, gated_pod, make_pod
 from tests.unit.core.runs import run
-from tests.unit.core.standing_jobs import change, select, standing, totals_of
+from tests.unit.core.standing_jobs import UNCONFIGURED, change, select, standing, totals_of
 
 
 def changed_back() -> tuple[SampleCluster, DaemonSet]:
@@ -58,8 +58,7 @@ def test_a_node_that_is_taken_out_and_in_again_is_not_due_again() -> None:
 
 def test_a_node_that_left_by_itself_before_it_was_seen_still_counts() -> None:
     cluster = standing("a", "b", completed=("a", "b"))
-    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
-    change(cluster, nodes=NodeSelection(selector=selector))
+    change(cluster, nodes=UNCONFIGURED)
     cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
     cluster.pods[0] = make_pod("a", revision=cluster.job.revision)
     cluster.misscheduled, cluster.desired, cluster.scheduled = 1, 1, 1
@@ -72,8 +71,7 @@ def test_a_node_that_left_by_itself_before_it_was_seen_still_counts() -> None:
 
 def test_a_node_that_left_is_on_record_before_the_daemon_set_knows_it() -> None:
     cluster = standing("a", "b", completed=("a",))
-    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
-    change(cluster, nodes=NodeSelection(selector=selector))
+    change(cluster, nodes=UNCONFIGURED)
     run(cluster)
     cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
     leave(cluster)
@@ -86,8 +84,7 @@ def test_a_node_that_left_is_on_record_before_the_daemon_set_knows_it() -> None:
 def test_a_node_that_a_late_cache_has_not_seen_join_has_not_left() -> None:
     """Its labels brought it in, and the cache of nodes does not have that yet."""
     cluster = standing("a", "b", completed=("b",))
-    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
-    change(cluster, nodes=NodeSelection(selector=selector))
+    change(cluster, nodes=UNCONFIGURED)
     a = cluster.nodes["a"]
     cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
     run(cluster)
@@ -105,8 +102,7 @@ def test_a_node_that_a_late_cache_has_not_seen_join_has_not_left() -> None:
 
 def test_a_node_that_left_without_a_record_counts_and_is_due_when_it_is_back() -> None:
     cluster = standing("a", "b")
-    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
-    change(cluster, nodes=NodeSelection(selector=selector))
+    change(cluster, nodes=UNCONFIGURED)
     a, running = cluster.nodes["a"], make_pod("b", revision=cluster.job.revision)
     cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
     cluster.pods, cluster.desired, cluster.scheduled = [running], 1, 1

@@ -29,7 +29,9 @@ from tests.unit.builders import (
 from tests.unit.core.runs import acts, conditions, failing, run
 from tests.unit.core.standing_jobs import (
     CONTINUOUS,
+    UNCONFIGURED,
     change,
+    configure,
     deleted,
     released,
     request,
@@ -336,12 +338,9 @@ def test_a_request_is_recorded_before_the_next_pod_may_start() -> None:
 
 def test_a_node_that_left_the_selection_stays_counted_and_is_due_when_it_comes_back() -> None:
     cluster = standing("a", "b", completed=("a", "b"))
-    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
-    change(cluster, nodes=NodeSelection(selector=selector))
+    change(cluster, nodes=UNCONFIGURED)
     run(cluster)
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
-    cluster.pods = cluster.pods[1:]
-    cluster.desired = cluster.scheduled = 1
+    configure(cluster)
     run(cluster)
     totals = totals_of(cluster)
     assert (totals.desired, totals.completed) == (2, 2)

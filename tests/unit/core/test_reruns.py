@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.node_changes import OnSuccess
 from daemonset_job.api.numbered import number_of
 from daemonset_job.api.report_status import parse_report_status
@@ -24,7 +24,16 @@ from job_controller.core.plan import (
 )
 from tests.unit.builders import NOW, SampleCluster, done, gated_pod, make_node, make_pod
 from tests.unit.core.runs import acts, conditions, failing, run
-from tests.unit.core.standing_jobs import CONTINUOUS, change, deleted, released, request, standing
+from tests.unit.core.standing_jobs import (
+    CONTINUOUS,
+    UNCONFIGURED,
+    change,
+    configure,
+    deleted,
+    released,
+    request,
+    standing,
+)
 
 
 def recorded(cluster: SampleCluster, node: str = "a") -> dict[str, Any]:
@@ -94,12 +103,9 @@ def test_a_turn_that_was_given_before_a_request_waits_until_the_request_is_on_re
 
 def test_a_node_that_comes_back_does_not_start_while_the_report_cannot_be_written() -> None:
     cluster = completed("a", "b")
-    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
-    change(cluster, nodes=NodeSelection(selector=selector))
+    change(cluster, nodes=UNCONFIGURED)
     run(cluster)
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
-    cluster.pods = cluster.pods[1:]
-    cluster.desired = cluster.scheduled = 1
+    configure(cluster)
     run(cluster)
     cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
     cluster.pods.append(gated_pod("a", revision=cluster.job.revision))
@@ -238,12 +244,9 @@ def test_evidence_of_two_tries_ago_does_not_complete_the_newest() -> None:
 def test_evidence_from_before_a_node_left_and_came_back_does_not_complete_it() -> None:
     cluster = standing("a", "b", completed=("a", "b"))
     late = cluster.evidence.pop("a")
-    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
-    change(cluster, nodes=NodeSelection(selector=selector))
+    change(cluster, nodes=UNCONFIGURED)
     run(cluster)
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
-    cluster.pods = cluster.pods[1:]
-    cluster.desired = cluster.scheduled = 1
+    configure(cluster)
     run(cluster)
     assert recorded(cluster)["state"] == "Removed"
     cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})

@@ -23,8 +23,10 @@ from tests.unit.builders import (
 )
 from tests.unit.core.runs import conditions, run
 from tests.unit.core.standing_jobs import (
+    UNCONFIGURED,
     change,
     completed_by,
+    configure,
     released,
     request,
     standing,
@@ -217,12 +219,9 @@ def test_complete_stays_when_a_node_comes_back_that_a_taint_keeps_out(
     completed: tuple[str, ...],
 ) -> None:
     cluster = standing("a", "b", completed=completed)
-    selector = {"matchExpressions": [{"key": "configured", "operator": "DoesNotExist"}]}
-    change(cluster, nodes=NodeSelection(selector=selector))
+    change(cluster, nodes=UNCONFIGURED)
     run(cluster)
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
-    cluster.pods = cluster.pods[1:]
-    cluster.desired = cluster.scheduled = 1
+    configure(cluster)
     run(cluster)
     run(cluster)
     assert conditions(cluster)["Complete"][0] == "True"
