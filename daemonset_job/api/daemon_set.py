@@ -93,7 +93,8 @@ class DaemonSet:
     @property
     def is_gated(self) -> bool:
         """Whether new pods wait at the scheduling gate."""
-        return {"name": names.START_GATE} in (self.pod_spec.get("schedulingGates") or ())
+        gates = self.pod_spec.get("schedulingGates") or ()
+        return any({"name": gate} in gates for gate in names.START_GATES)
 
 
 def pod_spec_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:

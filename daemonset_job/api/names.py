@@ -131,6 +131,9 @@ DEFAULT_TASK_IMAGE: Final = "docker.io/darkowlzz/daemonset-job-task:v0.1.0"
 
 # The scheduling gate of a pod whose node may not start yet.
 START_GATE: Final = f"{GROUP}/start"
+# The name that version 0.1.0 gave to it. Pods that wait during the upgrade have it.
+FIRST_VERSION_GATE: Final = f"{GROUP}/turn"
+START_GATES: Final = (START_GATE, FIRST_VERSION_GATE)
 
 # The ConfigMap in the system's namespace that stops all Jobs of the cluster.
 STOP_CONFIG_MAP: Final = "daemonset-job-stop"

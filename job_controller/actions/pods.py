@@ -164,7 +164,7 @@ class PodActions:
             raise most_severe(errors)
 
     async def _remove_gate(self, key: JobKey, pod: Pod) -> None:
-        others = [{"name": gate} for gate in pod.gates if gate != names.START_GATE]
+        others = [{"name": gate} for gate in pod.gates if gate not in names.START_GATES]
         body = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": others or None}}
         # Deleted: the DaemonSet controller creates the next one.
         with suppress(NotFound):

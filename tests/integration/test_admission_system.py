@@ -149,6 +149,13 @@ def test_of_its_own_pods_only_its_own_gate_comes_off(kube_env, namespace, accoun
     assert account.delete("pods", "mine") == ""
 
 
+def test_the_gate_of_the_first_version_comes_off_too(kube_env, namespace, account):
+    body = pod(namespace, "mine", labels=OURS)
+    body["spec"]["schedulingGates"] = [{"name": "daemonset.darkowlzz.space/turn"}]
+    make(kube_env, body)
+    assert account.patch("pods", "mine", {"spec": {"schedulingGates": None}}) == ""
+
+
 # --- DaemonSets --------------------------------------------------------------------------
 
 

@@ -5,9 +5,10 @@ import json
 
 import pytest
 
+from daemonset_job.api import names
 from daemonset_job.api.names import ANNOTATION_RETRY, first_version_report_name
 from daemonset_job.api.times import format_time, parse_time
-from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
+from daemonset_job.kube.client.resource import DAEMON_SETS, JOB_REPORTS, JOBS, PODS
 from tests.integration.harness import condition, open_harness
 from tests.integration.jobs import report as make_report
 from tests.integration.simulated_nodes import TaskRun
@@ -139,3 +140,41 @@ async def test_a_run_that_the_first_version_started_goes_on_in_its_report(kube_e
         assert report["status"]["phase"] == "Succeeded"
         assert len(report["evidence"]) == 3
         assert [entry["reason"] for entry in report["status"]["history"]] == ["Completed"]
+
+
+async def test_pods_that_the_first_version_gated_start_after_the_upgrade(
+    kube_env, namespace, monkeypatch
+):
+    """A suspended run: the gate of its DaemonSet, and of a pod, has the name of version 0.1.0."""
+    go, daemon_set = asyncio.Event(), names.daemon_set_name("sample")
+
+    async def gates(resource, name):
+        found = await harness.find(resource, name)
+        spec = found["spec"] if resource == PODS else found["spec"]["template"]["spec"]
+        return [each["name"] for each in spec.get("schedulingGates") or ()]
+
+    def behaviour(node, _start):
+        return TaskRun(after=go) if node == "a" else TaskRun()
+
+    nodes = {"nodes": ("a", "b"), "controller": False}
+    async with open_harness(kube_env, namespace, behaviour=behaviour, **nodes) as harness:
+        with monkeypatch.context() as earlier:
+            earlier.setattr(names, "START_GATE", names.FIRST_VERSION_GATE)
+            controller = await harness.start_controller()
+            await harness.apply()
+            await harness.wait_job(lambda s: (s.get("nodes") or {}).get("completed") == 1, "b done")
+            await harness.change(JOBS, "sample", {"spec": {"suspend": True}})
+            await harness.wait_reason("Suspended", "Suspended")
+            await harness.nodes.join("c")
+            await harness.wait_job(lambda s: s["nodes"]["waiting"] == 1, "c waits")
+            await harness.stop(controller)
+        (pod,) = (await harness.pods())["c"]
+        for resource, name in ((PODS, pod["metadata"]["name"]), (DAEMON_SETS, daemon_set)):
+            assert await gates(resource, name) == [names.FIRST_VERSION_GATE]
+        await harness.start_controller()
+        await harness.change(JOBS, "sample", {"spec": {"suspend": False}})
+        await harness.wait_started("c")
+        assert await gates(DAEMON_SETS, daemon_set) == [names.START_GATE]
+        go.set()
+        await harness.wait_deleted(JOBS, "sample")
+        assert harness.nodes.executions == {"a": 1, "b": 1, "c": 1}

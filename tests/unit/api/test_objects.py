@@ -6,7 +6,7 @@ import pytest
 
 from daemonset_job.api.container import Container
 from daemonset_job.api.daemon_set import parse_daemon_set
-from daemonset_job.api.names import CONTAINER_NAME, START_GATE
+from daemonset_job.api.names import CONTAINER_NAME, FIRST_VERSION_GATE, START_GATE
 from daemonset_job.api.node import parse_node
 from daemonset_job.api.owners import controller_uid
 from daemonset_job.api.pod import affinity_node, parse_pod
@@ -48,6 +48,13 @@ def test_a_gated_pod_knows_its_node_from_its_affinity():
     )
     assert (pod.node_name, pod.is_scheduled, pod.is_gated) == ("n", False, True)
     assert pod.gates == ("x", START_GATE)
+
+
+def test_the_gate_of_the_first_version_counts_as_the_gate():
+    template = {"spec": {"schedulingGates": [{"name": FIRST_VERSION_GATE}]}}
+    assert parse_pod(raw_pod(template["spec"])).is_gated
+    raw = {"metadata": {"name": "d", "uid": "u"}, "spec": {"template": template}}
+    assert parse_daemon_set(raw).is_gated
 
 
 def test_a_bound_pod_is_where_it_is_bound():
