@@ -12,6 +12,7 @@ from typing import Any, Final
 from daemonset_job.api import names
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Forbidden, NotFound
+from daemonset_job.kube.client.resource import NAMESPACES
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.system.render import (
     NAMESPACE,
@@ -51,7 +52,9 @@ async def with_admin_rights() -> AsyncIterator[None]:
 async def find_namespace(client: KubeClient, given: str) -> str:
     """Return the namespace of the system: the given one, the usual one, or where it is.
 
-    Without the right to list Deployments everywhere, it is the usual one.
+    A namespace without the system's label is not taken: everybody who may create a Deployment
+    there can make one of this name. Without the right to list Deployments everywhere, or to read
+    the namespace of one, it is the usual one.
     """
     if given:
         return given
@@ -64,7 +67,21 @@ async def find_namespace(client: KubeClient, given: str) -> str:
         for each in page.get("items") or ()
         if each["metadata"]["name"] == CONTROLLER
     ]
-    return NAMESPACE if NAMESPACE in found or not found else found[0]
+    if NAMESPACE in found:
+        return NAMESPACE
+    for each in found:
+        if await _is_system_namespace(client, each):
+            return each
+    return NAMESPACE
+
+
+async def _is_system_namespace(client: KubeClient, name: str) -> bool:
+    try:
+        namespace = await client.get(NAMESPACES, name)
+    except (Forbidden, NotFound):
+        return False
+    key, _, value = LABELS.partition("=")
+    return bool((namespace["metadata"].get("labels") or {}).get(key) == value)
 
 
 async def find_installed(client: KubeClient, namespace: str) -> Installed | None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import yaml
 
+from daemonset_job.api.names import ANNOTATION_INSTALL
 from kubectl_dsjob.system import kustomize, render
 from tests.integration.jobs import job as make_job
 from tests.integration.kube_env import ROOT, KubeEnv, kube_env
@@ -253,6 +254,31 @@ def test_a_namespace_of_others_is_refused_and_one_of_its_own_is_used_everywhere(
     done = call(empty, "upgrade", "--no-wait")
     assert done.returncode == 0, done
     assert "objects unchanged" in done.stderr
+
+
+@LONG
+def test_a_tenant_cannot_pass_off_a_namespace_as_that_of_the_system(empty):
+    """Its Deployment has the name and the label, and the annotation with images of its own."""
+    assert call(empty, "install", "--namespace", "jobs-system", "--no-wait").returncode == 0
+    real = empty.get("deployment", CONTROLLER, "jobs-system")
+    annotations = {ANNOTATION_INSTALL: '{"components": [], "imagePrefix": "evil"}'}
+    metadata = {"name": CONTROLLER, "namespace": "a-team", "annotations": annotations}
+    metadata["labels"] = real["metadata"]["labels"]
+    empty.kubectl("create", "namespace", "a-team")
+    empty.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+                 "spec": {"selector": real["spec"]["selector"],
+                          "template": real["spec"]["template"]}})  # fmt: skip
+    done = call(empty, "upgrade", "--no-wait", "--force-conflicts")
+    assert done.returncode == 0, done
+    assert empty.get("clusterrolebinding", CONTROLLER)["subjects"][0]["namespace"] == "jobs-system"
+    pod = empty.get("deployment", CONTROLLER, "a-team")["spec"]["template"]["spec"]
+    assert not any(each["image"].startswith("evil") for each in pod["containers"])
+    done = call(empty, "uninstall")
+    assert done.returncode == 0, done
+    assert empty.run("get", "deployment", CONTROLLER, "-n", "jobs-system").returncode == 1
+    assert empty.get("deployment", CONTROLLER, "a-team")
+    done = call(empty, "install", "--no-wait", "--dry-run")
+    assert done.returncode == 0, done
 
 
 @LONG
