@@ -77,9 +77,16 @@ class Config:
 
 def _read_token(raw: object) -> str:
     token = read_text(raw)
-    if not token.strip() or token != token.strip():
+    if not token.strip() or token != token.strip() or not token.isprintable():
         raise ValueError("write a word without blanks around it, such as done")
     return token
+
+
+def _read_image(raw: object) -> str:
+    image = read_text(raw)
+    if not image.isprintable() or len(image.split()) != 1 or image != image.strip():
+        raise ValueError("write the reference of an image, without blanks")
+    return image
 
 
 _UNKNOWN_NODE = "unknown"
@@ -142,7 +149,7 @@ SETTINGS = (
     ),
     Setting(
         "pause_image",
-        read_text,
+        _read_image,
         names.DEFAULT_PAUSE_IMAGE,
         flag="--pause-image",
         variable="PAUSE_IMAGE",
@@ -152,7 +159,7 @@ SETTINGS = (
     ),
     Setting(
         "task_image",
-        read_text,
+        _read_image,
         names.DEFAULT_TASK_IMAGE,
         flag="--task-image",
         variable="TASK_IMAGE",

@@ -6,12 +6,19 @@ that another source overrides, and all problems are found at once.
 """
 
 import argparse
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from daemonset_job.process.readers import MistakesError, Reader
 from daemonset_job.process.yaml_file import read_yaml
+
+# Characters of a wrong text that its message repeats.
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = 200
+_LARGEST_SHOWN = 10**20
+_COLLECTIONS = (list, tuple, dict, set)
 
 
 class ConfigError(ValueError):
@@ -128,9 +135,19 @@ class _Values:
         try:
             self.found[setting.field] = setting.read(raw)
         except ValueError as error:
-            value = "the value" if setting.may_be_secret else repr(raw)
+            value = "the value" if setting.may_be_secret else _show(raw)
             texts = error.texts if isinstance(error, MistakesError) else (str(error),)
             self.problems += [f"{where}: {value} is not valid; {text}" for text in texts]
+
+
+def _show(raw: object) -> str:
+    """Return a value as a message repeats it, or words for one that may be of any length.
+
+    A short text can make a YAML collection of millions of items, and Python writes no integer of
+    more than 4,300 digits.
+    """
+    is_long = isinstance(raw, int) and abs(raw) > _LARGEST_SHOWN
+    return "the value" if is_long or isinstance(raw, _COLLECTIONS) else _SHOWN.repr(raw)
 
 
 def _file_values(text: str | None, problems: list[str]) -> Mapping[str, Any]:
@@ -146,4 +163,4 @@ def _file_values(text: str | None, problems: list[str]) -> Mapping[str, Any]:
     if not isinstance(values, dict):
         problems.append("the file must hold settings, one `name: value` per line")
         return {}
-    return {str(key): value for key, value in values.items()}
+    return {key if isinstance(key, str) else _show(key): value for key, value in values.items()}

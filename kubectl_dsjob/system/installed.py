@@ -52,7 +52,7 @@ async def with_admin_rights() -> AsyncIterator[None]:
 async def find_namespace(client: KubeClient, given: str) -> str:
     """Return the namespace of the system: the given one, the usual one, or where it is.
 
-    A namespace without the system's label is not taken: everybody who may create a Deployment
+    A namespace without the system's label is not taken: any user who may create Deployments
     there can make one of this name. Without the right to list Deployments everywhere, or to read
     the namespace of one, it is the usual one.
     """

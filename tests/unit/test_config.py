@@ -119,6 +119,9 @@ def test_history_has_limits_by_default():
         ("LOG_FORMAT", "xml"),
         ("TERMINATION_WORD", " done "),
         ("TERMINATION_WORD", "  "),
+        ("TERMINATION_WORD", "done\nnever"),
+        ("TASK_IMAGE", "example/task v1"),
+        ("PAUSE_IMAGE", "example/pause:v1\n"),
         ("WATCH_NAMESPACES", "fine,not/fine"),
         ("CLUSTER_EXCLUSIVE_KEYS", "kernel,*"),
     ],
@@ -169,3 +172,25 @@ def test_all_problems_of_the_arguments_are_named_at_once(capsys):
 def test_a_number_that_is_far_too_large_is_named_with_its_fix(workers):
     with pytest.raises(ConfigError, match="write a whole number from 1 up"):
         parse(WORKERS=workers)
+
+
+# Ten times ten times ten, and so on: a list of ten thousand million items in half a kilobyte.
+TENFOLD = "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}' if level else 'x'] * 10)}]\n"
+    for level in range(10)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"historyLimit: 0x{'f' * 5000}",
+        f"historyMaxAge: -0x{'f' * 5000}",
+        f"? 0x{'f' * 5000}\n: 1",
+        f"{TENFOLD}historyLimit: *a9",
+    ],
+    ids=["number", "negative", "name", "list"],
+)
+def test_a_value_that_cannot_be_repeated_is_named_all_the_same(text):
+    with pytest.raises(ConfigError, match=r"the value|no such setting"):
+        parse_config([], {}, "host", text)
