@@ -117,6 +117,7 @@ async def upgrade(target: Target, wish: InstallWish) -> Answer:
             install = f"kubectl dsjob install{CLUSTER}"
             way = f"Install it: {install}. Or name its namespace with --namespace."
             raise CliError(f"the system is not installed in namespace {namespace}", way)
+        await _check_namespace(client, namespace)
         is_bare = wish.components is None and not wish.image_prefix and not wish.tag
         if before.wish is None and is_bare:
             way = (

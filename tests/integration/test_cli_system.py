@@ -273,6 +273,8 @@ def test_a_tenant_cannot_pass_off_a_namespace_as_that_of_the_system(empty):
     assert empty.get("clusterrolebinding", CONTROLLER)["subjects"][0]["namespace"] == "jobs-system"
     pod = empty.get("deployment", CONTROLLER, "a-team")["spec"]["template"]["spec"]
     assert not any(each["image"].startswith("evil") for each in pod["containers"])
+    done = call(empty, "upgrade", "--namespace", "a-team")
+    assert "that is not the system's" in done.stderr, done
     done = call(empty, "uninstall")
     assert done.returncode == 0, done
     assert empty.run("get", "deployment", CONTROLLER, "-n", "jobs-system").returncode == 1
