@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from daemonset_job.api.states import NodeState, Phase
+from kubectl_dsjob.command_lines import wrap_command
 from kubectl_dsjob.edge import is_terminal, write
 from kubectl_dsjob.rollback_view import rollback_lines
 from kubectl_dsjob.run_view import WORST_FIRST, NodeView, RunView
@@ -119,7 +120,8 @@ def render(
     lines += [_text(line, width, "bright_red") for line in failure_lines(view.failed, width)]
     lines += [_text(line, width, "yellow") for line in set_aside_lines(view.set_aside, width)]
     lines += [_text(line, width, "yellow") for line in rollback_lines(view.rollback, width)]
-    steps = [Text(line, style="bold") for line in next_step(view, flags)]
+    asked = next_step(view, flags)
+    steps = [Text(line, style="bold") for step in asked for line in wrap_command(step, width)]
     lines = [*_cut(lines, steps, width, height), *steps]
     for line in lines if is_ascii else ():
         line.plain = line.plain.encode("ascii", "replace").decode()

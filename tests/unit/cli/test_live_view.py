@@ -18,8 +18,10 @@ from rich.console import Console
 
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.states import NodeState
+from kubectl_dsjob.command_lines import wrap_command
 from kubectl_dsjob.live_view import lines_to, named_nodes, node_grid, render
 from kubectl_dsjob.status_text import failure_lines
+from kubectl_dsjob.target import Target
 from tests.unit.cli.views import HOSTILE, NOW, real_run, run
 
 ROOT = Path(__file__).parents[3]
@@ -159,3 +161,32 @@ def test_a_low_terminal_shows_the_command_that_answers(width):
     lines = console.file.getvalue().splitlines()
     assert len(lines) < 24
     assert "approve grow-disk" in " ".join(lines[-2:])
+
+
+BASH = 'kubectl() { printf "%s\\n" "$@" --; }; '
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 80, 200])
+@pytest.mark.parametrize("context", ["prod-eu-central-1", "the lab", "arn:aws:eks:eu:1:cluster/x"])
+def test_a_command_that_is_copied_from_a_narrow_terminal_is_whole(width, context):
+    """A shell would run the first of two lines alone: without namespace and cluster."""
+    view = replace(run(5), name="disable-huge-pages", namespace="maintenance")
+    flags = Target(context, "", "").flags()
+    console = Console(width=width, file=io.StringIO())
+    console.print(render(view, width, NOW, flags=flags))
+    lines = console.file.getvalue().splitlines()
+    first = next(i for i, line in enumerate(lines) if line.strip().startswith("kubectl"))
+    copied = "\n".join(lines[first:])
+    done = subprocess.run(["bash", "-c", BASH + copied], capture_output=True, text=True, check=True)
+    words = ["dsjob", "retry", "--failed", view.name, "-n", view.namespace, "--context", context]
+    assert done.stdout.splitlines() == [*words, "--"]
+    assert done.stderr == ""
+
+
+def test_a_command_within_a_sentence_is_whole_and_the_sentence_has_no_backslash():
+    text = "waits for you: approve it: `kubectl dsjob approve grow-disk -n storage` or abort it now"
+    assert wrap_command(text, 40) == [
+        "waits for you: approve it: `kubectl \\",
+        "  dsjob approve grow-disk -n storage` or",
+        "abort it now",
+    ]
