@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from daemonset_job.api.fold_names import fold
+from daemonset_job.api.states import Phase
 from kubectl_dsjob import node_tables
 from kubectl_dsjob.cluster import (
     find_near,
@@ -164,6 +165,8 @@ async def follow(
     Ends with TIMEOUT after `limit_seconds`, None for no limit.
     """
     namespace = target.find_namespace()
+    # The live view, which is not imported here, has shown how the run is.
+    has_shown = getattr(show, "shows_the_end", False)
     deadline = None if limit_seconds is None else time.monotonic() + limit_seconds
     async with await target.connect() as client:
         reader = PatientReader(client)
@@ -180,16 +183,14 @@ async def follow(
         while True:
             show(view)
             if end.is_over(view):
-                # The live view, which is not imported here, has shown how the run ended.
-                has_shown = getattr(show, "shows_the_end", False)
                 words = "" if has_shown else "\n".join(_last_words(view, target, end))
                 return Answer(words=words, code=end.exit_code(view))
             left = POLL_SECONDS if deadline is None else deadline - time.monotonic()
             if left <= 0:
-                words = (
-                    f"{view.name} has not ended within {limit_seconds:g} seconds. The run goes on."
-                )
-                return Answer(words=words, code=ExitCode.TIMEOUT)
+                late = f"{view.name} has not ended within {limit_seconds:g} seconds."
+                words = f"{late} {_open_words(view)}"
+                steps = [] if has_shown else next_step(view, target.cluster_flags())
+                return Answer(words="\n".join([words, *steps]), code=ExitCode.TIMEOUT)
             is_large = view.totals.desired > _MANY_NODES
             pause = SLOW_POLL_SECONDS if is_large else POLL_SECONDS
             await asyncio.sleep(min(pause, left) if deadline is not None else pause)
@@ -203,6 +204,15 @@ def _until(deadline: float | None) -> asyncio.Timeout:
     if deadline is None:
         return asyncio.timeout(None)
     return asyncio.timeout(max(deadline - time.monotonic(), READ_SECONDS))
+
+
+def _open_words(view: RunView) -> str:
+    """Return how it is with a run that has not ended."""
+    if not view.exists or view.is_going:
+        return "It is being deleted." if view.exists else "Its Job is deleted."
+    if view.rollback is not None and not view.rollback.is_ended:
+        return "Its rollback goes on."
+    return "The run is paused." if view.phase == Phase.PAUSED else "The run goes on."
 
 
 def _last_words(view: RunView, target: Target, end: End) -> list[str]:

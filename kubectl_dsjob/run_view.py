@@ -91,7 +91,8 @@ class RunView:
     a run from its work, which is neither paused nor ended; "" for nothing. `paused_at`: when its
     present pause began, None if it is not paused, or the report alone is known.
     `has_undo` says whether its spec has a rollback that a person can request.
-    `is_aborted`: a person has ended it, and no retry revives it. `revision` is what its Job runs
+    `is_aborted`: a person has ended it, and no retry revives it. `is_going`: its Job is being
+    deleted, and no request is acted on any more. `revision` is what its Job runs
     now, "" for policy Once, and if the Job is gone.
     """
 
@@ -120,6 +121,7 @@ class RunView:
     rollback: RollbackView | None = None
     has_undo: bool = False
     is_aborted: bool = False
+    is_going: bool = False
     revision: str = ""
 
     @property
@@ -194,6 +196,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         rollback=rollback,
         has_undo=can_roll_back(job),
         is_aborted=job.is_aborted,
+        is_going=job.is_terminating,
         revision=_name(job.status.revision),
     )
 

@@ -15,6 +15,7 @@ from daemonset_job.api.reasons import SuspendedReason
 from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import AlreadyExists
+from daemonset_job.kube.client.messages import clean_text
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from kubectl_dsjob import manifests
 from kubectl_dsjob.cluster import find_job, find_near, read_history, read_run
@@ -27,7 +28,7 @@ from kubectl_dsjob.proposals import at_job
 from kubectl_dsjob.reading import Show, follow
 from kubectl_dsjob.rerun_nodes import check_nodes
 from kubectl_dsjob.rollback_view import is_rolled_back
-from kubectl_dsjob.run_view import find_pause
+from kubectl_dsjob.run_view import TEXT_LIMIT, find_pause
 from kubectl_dsjob.target import Target
 
 # What pauses a run that its own spec does not suspend. The message of each says what answers.
@@ -72,11 +73,11 @@ async def dry_run(target: Target, wish: manifests.Wish, output: Output, *, serve
 async def suspend(target: Target, name: str, *, is_suspended: bool) -> Answer:
     """Pause or resume a run."""
     patch_for = pause_patch_for if is_suspended else resume_patch_for
-    await patch_job(target, name, patch_for)
+    job = await patch_job(target, name, patch_for)
     if is_suspended:
         words = f"{name} is suspended: no further node starts, and running tasks continue."
     else:
-        words = f"{name} goes on."
+        words = _resume_words(job)
     return Answer(words=words)
 
 
@@ -97,6 +98,15 @@ def resume_patch_for(job: Job) -> dict[str, Any]:
         words = f"{job.name} is not suspended, and pauses for another reason: {pause.message}"
         raise CliError(words, f"More: kubectl dsjob status {at_job(job.name, job.namespace)}")
     return manifests.suspend_patch(is_suspended=False)
+
+
+def _resume_words(job: Job) -> str:
+    """Return what a resume does, by the Job's status of before."""
+    pause = find_pause(job)
+    if pause is not None and pause.reason == SuspendedReason.CLUSTER_STOPPED:
+        why = clean_text(pause.message, TEXT_LIMIT)
+        return f"{job.name} is no longer suspended, and waits: {why}"
+    return f"{job.name} goes on."
 
 
 async def retry(target: Target, name: str) -> Answer:
@@ -155,6 +165,7 @@ async def rerun(target: Target, name: str, nodes: tuple[str, ...]) -> Answer:
 
 
 def _rerun_patch(job: Job, nodes: tuple[str, ...]) -> dict[str, Any]:
+    _check_not_going(job)
     if job.spec.is_continuous:
         return manifests.rerun_patch(nodes, _request())
     way = (
@@ -201,11 +212,20 @@ async def patch_job(target: Target, name: str, patch: Callable[[Job], dict[str, 
                 read = f"kubectl dsjob report {at_job(name, namespace)}"
                 way = f"It is deleted. Read its report: {read}"
             raise CliError(f"there is no Job {name!r} in {namespace!r}", way)
+        _check_not_going(job)
         # The UID is a precondition: a Job that was created again under the name stays as it is.
         body = patch(job)
         body = {**body, "metadata": {**body.get("metadata", {}), "uid": job.uid}}
         await client.merge_patch(JOBS, name, body, namespace)
         return job
+
+
+def _check_not_going(job: Job) -> None:
+    """Raise CliError if a Job is being deleted: the controller acts on no request any more."""
+    if job.is_terminating:
+        way = "Wait until it is gone: kubectl wait --for=delete dsj/"
+        way += at_job(job.name, job.namespace)
+        raise CliError(f"{job.name} is being deleted: no request is acted on any more", way)
 
 
 def _request() -> str:

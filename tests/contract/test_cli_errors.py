@@ -7,7 +7,7 @@ import pytest
 from daemonset_job.api import names
 from daemonset_job.kube.client.errors import KubeError, Unavailable
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, SCHEDULED_JOBS
-from kubectl_dsjob import patience, reading, writing
+from kubectl_dsjob import patience, reading, rolling_back, rollout_writing, writing
 from kubectl_dsjob.edge import as_cli_error
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
@@ -22,7 +22,7 @@ def target(server, kubeconfig):
 
 async def failure(verb):
     with pytest.raises((KubeError, CliError)) as caught:
-        await verb
+        print(await verb)
     return as_cli_error(caught.value)
 
 
@@ -167,6 +167,97 @@ async def test_resume_says_what_else_a_run_waits_for(server, target):
     assert "2 nodes failed: retry it" in error.message
     server.patch(JOBS, "sweep", {"spec": {"suspend": True}})
     assert (await writing.suspend(target, "sweep", is_suspended=False)).code == 0
+
+
+@pytest.fixture
+def stored(server):
+    """Return a function that stores the Job `sweep` with these metadata, spec and status."""
+
+    def store(meta=(), spec=(), **status):
+        metadata = {"name": "sweep", "uid": "u", **dict(meta)}
+        body = {"metadata": metadata, "spec": {"image": "i", **dict(spec)}, "status": status}
+        created = server.put(JOBS, {**body, "metadata": {"name": "sweep", "uid": "u"}})
+        if meta:  # a client cannot write that an object is being deleted
+            changed = {**created, "metadata": {**created["metadata"], **metadata}}
+            kind = (JOBS.group, JOBS.plural)
+            server.storage.commit(kind, "MODIFIED", changed, created)
+
+    return store
+
+
+async def test_resume_says_that_a_stop_of_all_jobs_holds_it(target, stored):
+    stop = {
+        "type": "Suspended",
+        "status": "True",
+        "reason": "ClusterStopped",
+        "message": "bad\x1b[m",
+    }
+    stored(spec={"suspend": True}, phase="Paused", conditions=[stop])
+    answer = await writing.suspend(target, "sweep", is_suspended=False)
+    assert answer.words == "sweep is no longer suspended, and waits: bad [m"
+
+
+GOING = {"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
+
+
+async def test_no_request_about_a_job_that_is_being_deleted_is_said_to_have_an_effect(
+    server, target, stored
+):
+    rollout = {"steps": [{"nodes": 1, "approval": "Required"}]}
+    spec = {"rollout": rollout, "rollback": {"script": "x"}}
+    waits = {"step": 1, "steps": 1, "waitsFor": "you"}
+    stored(GOING, spec, phase="Running", rollout=waits)
+    for verb in (
+        lambda: writing.suspend(target, "sweep", is_suspended=True),
+        lambda: writing.suspend(target, "sweep", is_suspended=False),
+        lambda: writing.retry(target, "sweep"),
+        lambda: writing.rerun(target, "sweep", ()),
+        lambda: rollout_writing.approve(target, "sweep", None),
+        lambda: rollout_writing.promote(target, "sweep"),
+        lambda: rollout_writing.abort(target, "sweep", "x"),
+        lambda: rolling_back.roll_back(target, "sweep", "x", None, None),
+    ):
+        error = await failure(verb())
+        assert error.message == "sweep is being deleted: no request is acted on any more"
+        assert error.code == 1
+    assert server.count("PATCH") == server.count("POST") == 0
+    assert "its Job is being deleted" in (await reading.status(target, "sweep")).data
+
+
+async def test_a_deleted_job_whose_end_is_not_recorded_is_not_said_to_run(server, target):
+    labels = {names.LABEL_JOB: "sweep", names.LABEL_JOB_UID: "u"}
+    body = {
+        "metadata": {"name": "sweep-1", "labels": labels},
+        "spec": {"job": {"name": "sweep", "uid": "u"}},
+        "status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"},
+    }
+    server.put(JOB_REPORTS, body)
+    assert "the Job is deleted, and" in (await reading.status(target, "sweep")).data
+    late = await reading.follow(target, "sweep", 0, lambda _view: None)
+    assert late.code == 4
+    assert "within 0 seconds. Its Job is deleted." in late.words
+
+
+@pytest.mark.parametrize(
+    ("meta", "status", "words"),
+    [
+        ({}, {"phase": "Running"}, "The run goes on."),
+        ({}, {"phase": "Paused"}, "The run is paused."),
+        (GOING, {"phase": "Running"}, "It is being deleted."),
+        (
+            {},
+            {"phase": "Failed", "rollback": {"jobs": ["sweep-rollback"]}},
+            "Its rollback goes on.",
+        ),
+    ],
+)
+async def test_after_its_timeout_a_command_says_how_the_run_is(target, stored, meta, status, words):
+    stored(meta, **status)
+    late = await reading.follow(target, "sweep", 0, lambda _view: None)
+    assert late.code == 4
+    first, *steps = late.words.splitlines()
+    assert first == f"sweep has not ended within 0 seconds. {words}"
+    assert bool(steps) == (words in {"It is being deleted.", "Its rollback goes on."})
 
 
 async def test_a_name_that_no_job_has_is_not_proposed(server, target):

@@ -155,7 +155,7 @@ def test_a_low_terminal_shows_the_command_that_answers(width):
     """What a terminal has no room for is left out above it, not below."""
     nodes = tuple(replace(node, last_lines=(node.name,)) for node in real_run(5000).nodes)
     words = "approve it: `kubectl dsjob approve grow-disk -n storage`"
-    view = replace(real_run(5000), nodes=nodes, waits_for=words, is_ended=False)
+    view = replace(real_run(5000), nodes=nodes, waits_for=words, is_ended=False, exists=True)
     console = Console(width=width, file=io.StringIO())
     console.print(render(view, width, NOW, height=24))
     lines = console.file.getvalue().splitlines()
