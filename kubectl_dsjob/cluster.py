@@ -94,6 +94,9 @@ async def find_near(client: KubeClient, namespace: str, name: str) -> str:
             # The label of a longer name has its beginning and a hash: no Job has that name.
             whole = (str(label) for label in labels if label)
             known |= {label for label in whole if len(label) < names.LABEL_VALUE_LIMIT}
+    if name in known:
+        see = f"kubectl dsjob status {at_job(name, namespace)}"
+        return f"Its run has no report yet. See how it is: {see}"
     near = get_close_matches(name, sorted(known), n=3)
     if near:
         return f"Did you mean {' or '.join(near)}?"
@@ -120,7 +123,9 @@ async def need_report(client: KubeClient, namespace: str, report: str) -> RunVie
     """Return the run that a report is about, by the name of its first report."""
     try:
         first = parse_report(await client.get(JOB_REPORTS, report, namespace))
-    except NotFound:
+    except NotFound as error:
+        if not error.details.get("name"):
+            raise
         way = f"List the runs of a Job: kubectl dsjob history {at_job('NAME', namespace)}"
         raise CliError(f"there is no report {report!r} in {namespace!r}", way) from None
     selector = f"{names.LABEL_JOB_UID}={first.job_uid}"

@@ -66,7 +66,7 @@ def run(verb: Callable[[], Coroutine[Any, Any, Answer]], target: Target = _ANYWH
         answer = asyncio.run(verb())
         show(replace(answer, words=target.name_cluster(answer.words)))
     except KeyboardInterrupt:
-        say("interrupted. The run goes on in the cluster.")
+        say("interrupted. What has begun goes on in the cluster.")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
         # The reader has seen enough, as `head` has.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -54,6 +55,8 @@ _GRID_LINES: Final = 12
 _LEAST_WIDTH: Final = 20
 _BAR_LIMIT: Final = 60
 _MESSAGE_LIMIT: Final = 300
+# A shell has the number of a signal in this form, as the exit code of what it has ended.
+_SIGNALLED: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +260,18 @@ def shown_live(flags: str = "") -> Iterator[Callable[[RunView], None]]:
     if not is_terminal() or console.is_dumb_terminal:
         yield lines_to(write)
         return
-    with Live(console=console, auto_refresh=False, transient=False) as live:
+    with _ended_by_term(), Live(console=console, auto_refresh=False, transient=False) as live:
         yield LiveShow(live, flags)
+
+
+@contextmanager
+def _ended_by_term() -> Iterator[None]:
+    """End the block on TERM, as `timeout` sends it: the terminal gets its cursor back."""
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(_SIGNALLED + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def screen(view: RunView, now: datetime, flags: str) -> str:

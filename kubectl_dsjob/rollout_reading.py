@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from daemonset_job.api.job import Job
 from daemonset_job.kube.client.messages import clean_text
-from kubectl_dsjob.cluster import find_job
+from kubectl_dsjob.cluster import find_job, find_near
 from kubectl_dsjob.edge import Answer
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.node_tables import format_rows
 from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.plan_text import plan_words
-from kubectl_dsjob.proposals import CLUSTER, at_job
+from kubectl_dsjob.proposals import at_job
 from kubectl_dsjob.run_view import NAME_LIMIT
 from kubectl_dsjob.target import Target
 
@@ -26,9 +26,9 @@ async def plan(target: Target, name: str, output: Output) -> Answer:
     namespace = target.find_namespace()
     async with await target.connect() as client:
         job = await find_job(client, namespace, name)
-    if job is None:
-        way = f"List the Jobs: kubectl dsjob list -n {namespace}{CLUSTER}"
-        raise CliError(f"there is no Job {name!r} in {namespace!r}", way, ExitCode.USAGE)
+        if job is None:
+            way = await find_near(client, namespace, name)
+            raise CliError(f"there is no Job {name!r} in {namespace!r}", way)
     return Answer(format_rows(_HEADER, _rows(job), output), plan_words(job))
 
 

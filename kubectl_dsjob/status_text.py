@@ -80,10 +80,10 @@ def set_aside_lines(names: Sequence[str], width: int) -> list[str]:
 
 def next_step(view: RunView, flags: str = "") -> list[str]:
     """Return what the run waits for, and the command that answers; nothing if it goes on."""
-    if view.is_going:
-        return ["its Job is being deleted: no request is acted on any more"]
-    if not view.exists and not view.is_ended:
-        return ["the Job is deleted, and the controller has not yet recorded how the run ended"]
+    if view.is_going or not (view.exists or view.is_ended):
+        is_deleted = "the Job is deleted, and the controller has not yet recorded how the run ended"
+        is_going = "the Job is being deleted: no request is acted on any more"
+        return [is_going if view.exists else is_deleted]
     command = f"kubectl dsjob {{}} {{}} -n {view.namespace}{flags}"
     if view.exists and view.rollback and view.rollback.is_possible:
         return rollback_step(view.rollback, command, view.name)

@@ -185,7 +185,13 @@ async def _last_manifest(client: KubeClient, namespace: str, name: str) -> dict[
             raise CliError(f"there is no Job and no report of {name!r} in {namespace!r}", way)
         way = "Apply its manifest again with kubectl apply."
         raise CliError(f"no report has the manifest of {name!r}", way)
-    spec = json.loads(text)
+    try:
+        spec = json.loads(text)
+    except (ValueError, RecursionError):
+        spec = None
+    if not isinstance(spec, dict):
+        way = "Apply its manifest again with kubectl apply."
+        raise CliError(f"the manifest in the report of {name!r} cannot be read", way)
     # A report never says where to write to: name and namespace are those that were asked for.
     return {**spec, "metadata": {"name": name, "namespace": namespace}}
 

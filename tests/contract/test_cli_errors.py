@@ -7,7 +7,14 @@ import pytest
 from daemonset_job.api import names
 from daemonset_job.kube.client.errors import KubeError, Unavailable
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, SCHEDULED_JOBS
-from kubectl_dsjob import patience, reading, rolling_back, rollout_writing, writing
+from kubectl_dsjob import (
+    patience,
+    reading,
+    rolling_back,
+    rollout_reading,
+    rollout_writing,
+    writing,
+)
 from kubectl_dsjob.edge import as_cli_error
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
@@ -22,7 +29,7 @@ def target(server, kubeconfig):
 
 async def failure(verb):
     with pytest.raises((KubeError, CliError)) as caught:
-        print(await verb)
+        await verb
     return as_cli_error(caught.value)
 
 
@@ -31,6 +38,7 @@ async def test_a_cluster_without_the_project_is_said_to_be_one(server, target):
     verbs = (
         reading.list_runs(target, "", Output.TABLE, is_everywhere=False),
         reading.status(target, "sweep"),
+        reading.diff(target, "sweep-1", "sweep-2", Output.TABLE),
         writing.suspend(target, "sweep", is_suspended=True),
     )
     for verb in verbs:
@@ -221,7 +229,7 @@ async def test_no_request_about_a_job_that_is_being_deleted_is_said_to_have_an_e
         assert error.message == "sweep is being deleted: no request is acted on any more"
         assert error.code == 1
     assert server.count("PATCH") == server.count("POST") == 0
-    assert "its Job is being deleted" in (await reading.status(target, "sweep")).data
+    assert "the Job is being deleted" in (await reading.status(target, "sweep")).data
 
 
 async def test_a_deleted_job_whose_end_is_not_recorded_is_not_said_to_run(server, target):
@@ -258,6 +266,30 @@ async def test_after_its_timeout_a_command_says_how_the_run_is(target, stored, m
     first, *steps = late.words.splitlines()
     assert first == f"sweep has not ended within 0 seconds. {words}"
     assert bool(steps) == (words in {"It is being deleted.", "Its rollback goes on."})
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", '"x"', "null", "[" * 100_000])
+async def test_a_manifest_that_is_none_is_not_run_again(server, target, text):
+    labels = {names.LABEL_JOB: "sweep", names.LABEL_JOB_UID: "u"}
+    spec = {"job": {"name": "sweep", "uid": "u"}, "manifest": text}
+    server.put(JOB_REPORTS, {"metadata": {"name": "sweep-1", "labels": labels}, "spec": spec})
+    error = await failure(writing.rerun(target, "sweep", ()))
+    assert error.message == "the manifest in the report of 'sweep' cannot be read"
+    assert "kubectl apply" in error.way_out
+
+
+async def test_a_job_without_a_report_is_not_said_to_be_another_one(target, stored):
+    stored(phase="Running")
+    error = await failure(reading.history(target, "sweep", Output.TABLE))
+    assert error.message == "there is no report of 'sweep' in 'default'"
+    assert error.way_out.startswith("Its run has no report yet.")
+
+
+async def test_a_job_that_does_not_exist_is_no_usage_error(target, stored):
+    stored(phase="Running")
+    error = await failure(rollout_reading.plan(target, "swep", Output.TABLE))
+    assert error.code == 1
+    assert error.way_out == "Did you mean sweep?"
 
 
 async def test_a_name_that_no_job_has_is_not_proposed(server, target):

@@ -29,7 +29,7 @@ Partial: the run has succeeded, and some nodes have failed.
 Timeout.
 .TP
 .B 130
-Interrupted. The run goes on in the cluster.
+Interrupted. What has begun goes on in the cluster.
 .SH ENVIRONMENT
 .TP
 .B KUBECONFIG

@@ -21,7 +21,7 @@ Data goes to stdout, everything else to stderr.
 | 2 | usage: options are wrong, or no cluster is named |
 | 3 | partial: the run succeeded, and some nodes failed or are unreachable |
 | 4 | timeout |
-| 130 | interrupted; the run goes on |
+| 130 | interrupted; what has begun goes on |
 
 This page is made from `--help`.
 """

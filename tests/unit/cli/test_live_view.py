@@ -5,10 +5,12 @@ import io
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import sys
 import termios
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +33,17 @@ from tests.unit.cli.views import run
 from kubectl_dsjob.live_view import shown_live
 with shown_live() as show:
     show(run(int(sys.argv[1])))
+"""
+FOLLOW = """
+import asyncio
+from tests.unit.cli.views import run
+from kubectl_dsjob import edge
+from kubectl_dsjob.live_view import shown_live
+async def verb():
+    show(run(5))
+    await asyncio.sleep(3600)
+with shown_live() as show:
+    edge.run(verb)
 """
 
 
@@ -148,6 +161,23 @@ def test_a_terminal_shows_it(width, colour):
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
     assert "nodes a cell" in plain
     assert all(cell_len(line) <= width for line in re.split(r"[\r\n]+", plain))
+
+
+def test_a_view_that_is_ended_by_term_gives_the_cursor_back():
+    master, slave = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-c", FOLLOW], stdout=slave, cwd=ROOT, env=env)
+    shown = b""
+    while b"node-0004" not in shown:
+        shown += os.read(master, 65536)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 128 + signal.SIGTERM
+    os.close(slave)
+    with suppress(OSError):  # the other side is closed
+        while chunk := os.read(master, 65536):
+            shown += chunk
+    os.close(master)
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
 
 
 @pytest.mark.parametrize("width", [40, 80])
