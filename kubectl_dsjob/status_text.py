@@ -57,7 +57,7 @@ def failure_lines(nodes: Sequence[NodeView], width: int) -> list[str]:
         groups.setdefault(_failure(node), []).append(node.name)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[1][0]))
     lines = [
-        shorten(f"  {fold(found, limit=min(_NAMES_LIMIT, width // 3))}: {text}", width)
+        shorten(f"  {_fold(found, min(_NAMES_LIMIT, width // 3), width // 2)}: {text}", width)
         for text, found in ordered[:FAILURES_SHOWN]
     ]
     left = sum(len(found) for _, found in ordered[FAILURES_SHOWN:])
@@ -74,8 +74,21 @@ def set_aside_lines(names: Sequence[str], width: int) -> list[str]:
         return []
     them = "it" if len(names) == 1 else "them"
     end = f": unreachable, the run does not wait for {them}"
-    found = fold(names, limit=max(width - len(end) - 11, _NAMES_LIMIT))
+    limit = max(width - len(end) - 11, _NAMES_LIMIT)
+    found = _fold(names, limit, limit)
     return [shorten(f"set aside: {found}{end}", width)]
+
+
+def _fold(names: Sequence[str], limit: int, first_limit: int) -> str:
+    """Return the names folded, in `limit` characters, or the first one in up to `first_limit`.
+
+    Names of nodes may be long, as `ip-10-0-123-45.eu-central-1.compute.internal`.
+    """
+    folded = fold(names, limit=limit)
+    if folded != f"{len(names)} nodes":
+        return folded
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return shorten(min(names), max(first_limit, limit) - len(more)) + more
 
 
 def next_step(view: RunView, flags: str = "") -> list[str]:

@@ -22,7 +22,8 @@ from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.states import NodeState
 from kubectl_dsjob.command_lines import wrap_command
 from kubectl_dsjob.live_view import lines_to, named_nodes, node_grid, render
-from kubectl_dsjob.status_text import failure_lines
+from kubectl_dsjob.run_view import NodeView
+from kubectl_dsjob.status_text import failure_lines, set_aside_lines
 from kubectl_dsjob.target import Target
 from tests.unit.cli.views import HOSTILE, NOW, real_run, run
 
@@ -114,6 +115,22 @@ def test_equal_failures_are_one_line_with_the_names_of_their_nodes():
     lines = failure_lines(real_run(5000).failed, 200)
     assert len(lines) == 2
     assert "4 more: exit 1: mkfs.xfs" in lines[1]
+
+
+CLOUD = "ip-10-0-{}-45.eu-central-1.compute.internal"
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("width", [80, 4096])
+def test_a_failed_node_with_a_long_name_is_named(width, count):
+    names = [CLOUD.format(100 + i * 7) for i in range(count)]
+    nodes = [NodeView(name, NodeState.FAILED, last_lines=("disk full",)) for name in names]
+    (_, line) = failure_lines(nodes, width)
+    assert line.startswith(f"  {names[0][:25]}")
+    assert line.endswith("disk full")
+    assert (" and 2 more: " in line) == (count == 3)
+    assert cell_len(line) <= width
+    assert names[0][:10] in set_aside_lines(names, width)[0]
 
 
 def test_markup_and_escapes_of_the_cluster_are_only_text():
