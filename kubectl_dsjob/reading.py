@@ -57,9 +57,16 @@ class End:
     exit_code: Callable[[RunView], ExitCode]
 
 
+def _end_words(view: RunView) -> str:
+    """Return how a run has ended, and its rollback."""
+    rollback = f"rollback: {view.rollback.line}" if view.rollback else ""
+    words = f"{view.name}: {view.phase_text}: {view.message or view.reason}".removesuffix(": ")
+    return "; ".join(filter(None, (words, rollback)))
+
+
 RUN_END: Final = End(
     lambda view: view.is_ended,
-    lambda view: f"{view.name}: {view.phase_text}: {view.message or view.reason}",
+    _end_words,
     lambda view: view.exit_code,
 )
 

@@ -153,7 +153,8 @@ def _holds(view: RunView, command: str) -> list[str]:
     """Return the lines of a suspended run, and of a stop of all Jobs, [] for neither."""
     is_stopped = view.pause_reason == SuspendedReason.CLUSTER_STOPPED
     lines = [f"waits: {view.pause}"] if is_stopped else []
-    if view.is_suspended:
+    # A run of policy Continuous, which has a revision, has no end.
+    if view.is_suspended and (view.phase != Phase.SUCCEEDED or view.revision):
         way = command.format("resume", view.name)
         lines += ["waits for: you, because it is suspended", f"  {way}"]
     return lines

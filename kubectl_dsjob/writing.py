@@ -74,7 +74,9 @@ async def suspend(target: Target, name: str, *, is_suspended: bool) -> Answer:
     """Pause or resume a run."""
     patch_for = pause_patch_for if is_suspended else resume_patch_for
     job = await patch_job(target, name, patch_for)
-    if is_suspended:
+    if is_suspended and _has_succeeded(job):
+        words = f"{name} is suspended, and has succeeded: there is no further node."
+    elif is_suspended:
         words = f"{name} is suspended: no further node starts, and running tasks continue."
     else:
         words = _resume_words(job)
@@ -106,7 +108,19 @@ def _resume_words(job: Job) -> str:
     if pause is not None and pause.reason == SuspendedReason.CLUSTER_STOPPED:
         why = clean_text(pause.message, TEXT_LIMIT)
         return f"{job.name} is no longer suspended, and waits: {why}"
+    if job.status.phase == Phase.FAILED:
+        retry = f"kubectl dsjob retry {at_job(job.name, job.namespace)}"
+        return (
+            f"{job.name} is no longer suspended. It has failed, and goes on after a retry: {retry}"
+        )
+    if _has_succeeded(job):
+        return f"{job.name} is not suspended, and has succeeded."
     return f"{job.name} goes on."
+
+
+def _has_succeeded(job: Job) -> bool:
+    """Return whether a run has succeeded for good. One of policy Continuous has no end."""
+    return job.status.phase == Phase.SUCCEEDED and not job.spec.is_continuous
 
 
 async def retry(target: Target, name: str) -> Answer:

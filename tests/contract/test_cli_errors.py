@@ -205,6 +205,29 @@ async def test_resume_says_that_a_stop_of_all_jobs_holds_it(target, stored):
     assert answer.words == "sweep is no longer suspended, and waits: bad [m"
 
 
+@pytest.mark.parametrize(
+    ("phase", "paused", "resumed"),
+    [
+        ("Running", "no further node starts, and running tasks continue.", "sweep goes on."),
+        ("Failed", "no further node starts, and running tasks continue.", "goes on after a retry"),
+        ("Succeeded", "has succeeded: there is no further node.", "and has succeeded."),
+    ],
+)
+async def test_a_run_that_has_ended_is_not_said_to_go_on(target, stored, phase, paused, resumed):
+    stored(phase=phase)
+    assert paused in (await writing.suspend(target, "sweep", is_suspended=True)).words
+    is_waiting = "waits for: you" in (await reading.status(target, "sweep")).data
+    assert is_waiting == (phase != "Succeeded")
+    assert resumed in (await writing.suspend(target, "sweep", is_suspended=False)).words
+
+
+async def test_the_last_words_about_a_run_have_its_rollback(target, stored):
+    undone = {"type": "RolledBack", "status": "True", "reason": "RolledBack", "message": "m"}
+    stored(phase="Succeeded", conditions=[undone])
+    answer = await reading.follow(target, "sweep", 30, lambda _view: None)
+    assert answer.words == "sweep: Succeeded; rollback: RolledBack"
+
+
 GOING = {"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
 
 
