@@ -14,7 +14,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.reasons import SuspendedReason
 from daemonset_job.api.states import Phase
 from daemonset_job.kube.client.client import KubeClient
-from daemonset_job.kube.client.errors import AlreadyExists
+from daemonset_job.kube.client.errors import AlreadyExists, Unavailable
 from daemonset_job.kube.client.messages import clean_text
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS
 from kubectl_dsjob import manifests
@@ -213,10 +213,16 @@ async def _last_manifest(client: KubeClient, namespace: str, name: str) -> dict[
 async def _create(
     client: KubeClient, body: dict[str, Any], namespace: str, *, dry_run: bool = False
 ) -> dict[str, Any]:
+    name = body["metadata"]["name"]
     try:
         return await client.create(JOBS, body, namespace, dry_run=dry_run)
+    except Unavailable as error:
+        if dry_run:
+            raise
+        message = f"the API server does not answer: {error.message}. The Job may have been created"
+        way = f"Look before you repeat the command: kubectl get dsj {at_job(name, namespace)}"
+        raise CliError(message, way) from error
     except AlreadyExists:
-        name = body["metadata"]["name"]
         way = f"Use another name, or delete it: kubectl delete dsj {at_job(name, namespace)}"
         raise CliError(f"there is a Job {name!r} in {namespace!r} already", way) from None
 

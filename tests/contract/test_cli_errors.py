@@ -18,6 +18,7 @@ from kubectl_dsjob import (
 from kubectl_dsjob.edge import as_cli_error
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.manifests import Wish
 from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.target import Target
 
@@ -159,6 +160,19 @@ async def test_run_follows_its_job_when_the_server_goes_away_right_after_its_cre
     running()
     answer = await reading.follow(target, "sweep", 30, lambda _view: None, "u")
     assert answer.code == 0
+
+
+@pytest.mark.parametrize("is_dry_run", [True, False])
+async def test_a_job_whose_creation_has_no_answer_may_exist(server, target, is_dry_run):
+    server.lose_answer_next("POST", "/jobs")
+    wish = Wish("sweep", image="i")
+    if is_dry_run:
+        error = await failure(writing.dry_run(target, wish, Output.YAML, server=True))
+    else:
+        error = await failure(writing.run_job(target, wish, None, None))
+    assert "does not answer" in error.message
+    assert error.message.endswith("The Job may have been created") != is_dry_run
+    assert error.code == ExitCode.FAILURE
 
 
 async def test_resume_says_what_else_a_run_waits_for(server, target):
