@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api.node_failure import FAILURE_SHAPE, NodeFailure, parse_failure
+from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.shape import NUMBER, STRING, TIME, fields, list_of
 from daemonset_job.api.states import NodeState, parse_node_state
 from daemonset_job.api.times import format_time, parse_whole_seconds
@@ -111,6 +112,12 @@ class NodeRecord:
             return
         for name in _COUNTS:
             object.__setattr__(self, name, min(getattr(self, name), COUNT_LIMIT))
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the drain of the node was over, and its gate not removed yet."""
+        is_going_on = self.reason in {NodeReason.DRAINING, NodeReason.DRAIN_BLOCKED}
+        return self.drain_started_at is not None and not is_going_on
 
     def has_failed(self, retry_request: str) -> bool:
         """Return whether the node has failed, and no other try was asked for since.

@@ -89,6 +89,7 @@ def prepare_nodes(
     to_cordon: list[NodeCordon] = []
     evictions: list[Action] = []
     known = merge_records(snapshot)
+    is_refused = RefusedWrite.CORDON in snapshot.refusals
     for pod in free[:NODES_PER_PLAN] if job.spec.cordons else ():
         name = pod.node_name
         node, record = snapshot.nodes[name], counts.nodes[name].record
@@ -100,7 +101,8 @@ def prepare_nodes(
         if is_cordoned and (drain is None or (found is not None and found.is_done)):
             ready.append(pod)
             continue
-        if drain is None:
+        if drain is None or (is_refused and not is_cordoned):
+            # A drain that has not begun has no time that could run out.
             continue
         records[name] = _draining(record, known.get(name), found, now)
         if found is not None and found.due:
@@ -114,9 +116,12 @@ def prepare_nodes(
     if over:
         # While one cannot be lifted, there are not to be more of them.
         to_cordon = []
-    is_changing = bool(over or to_cordon) or any(
+    # A refused cordon is requested again at growing intervals.
+    is_changing = bool(over or (to_cordon and not is_refused)) or any(
         record.drain_started_at for record in records.values()
     )
+    if RefusedWrite.GATE_REMOVAL in snapshot.refusals:
+        records |= _find_drained(counts, known, ready)
     return Preparation(
         tuple(ready),
         (
@@ -191,6 +196,20 @@ def _prepared(record: NodeRecord, known: NodeRecord) -> NodeRecord:
     return replace(record, drain_started_at=known.drain_started_at)
 
 
+def _find_drained(
+    counts: NodeCounts, known: Mapping[str, NodeRecord], ready: Sequence[Pod]
+) -> dict[str, NodeRecord]:
+    """Return the records of the nodes that are drained, and whose gate is not removed.
+
+    They stay as they are. Else each try to remove the gate would be followed by another drain.
+    """
+    return {
+        name: _prepared(counts.nodes[name].record, known[name])
+        for name in (pod.node_name for pod in ready)
+        if name in known and known[name].drain_started_at is not None
+    }
+
+
 def _in_use(record: NodeRecord, words: str) -> NodeRecord:
     return replace(record, reason=NodeReason.NODE_IN_USE, message=_after_absence(record, words))
 
@@ -212,7 +231,9 @@ def _draining(
     began = None
     if known is not None and (known.uid, known.retry) == (record.uid, record.retry):
         is_back = known.state == NodeState.UNREACHABLE != record.state
-        began = None if is_back else known.drain_started_at
+        # Its pods had left, and it is not known what is there now.
+        is_lost = found is None and known.is_drained
+        began = None if is_back or is_lost else known.drain_started_at
     is_blocked = found is not None and found.is_blocked
     return replace(
         record,

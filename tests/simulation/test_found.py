@@ -341,3 +341,16 @@ def test_a_machine_that_dies_while_it_is_drained_fails_no_run_that_may_lose_node
     found = simulate(drawn, look=lambda world: left.extend(world.server.all(JOBS)))
     # The Job has succeeded: it is deleted.
     assert (found.violations, left) == ((), [])
+
+
+@pytest.mark.parametrize(
+    ("write", "at"), [("patch pods", 0.0), ("patch nodes", 1.62)], ids=["gate", "cordon"]
+)
+@pytest.mark.parametrize("seconds", [0.0, 60.0], ids=["for good", "for a while"])
+def test_a_drain_waits_for_writes_that_are_refused(write, at, seconds):
+    """No other drain follows each try, and a node that is not cordoned does not fail by time."""
+    nodes = NodePlan("n0"), NodePlan("n1")
+    refusal = Disturbance(at, "refuse_write", "controller", write, "403", seconds)
+    found = simulate(schedule(nodes, {**SPEC, "drain": {"timeoutSeconds": 20}}, refusal))
+    assert not found.violations
+    assert found.steps < 500

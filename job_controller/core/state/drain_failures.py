@@ -38,7 +38,7 @@ def drain_failure(
         return None, None
     if not inputs.pod.is_gated or known.retry != context.retry:
         return None, None
-    if found is not None and found.is_done:
+    if found.is_done if found is not None else known.is_drained:
         return None, None
     if found is not None and found.refused:
         words = f"the node is not drained: {describe_refused(found)}"

@@ -153,7 +153,10 @@ class Evictions:
         if elapsed < drain["timeoutSeconds"] - TOLERANCE_SECONDS:
             words = f"{node} has failed after {elapsed:.1f} s, and not {drain['timeoutSeconds']} s"
             self._oracle.violate("drain failures", words)
-        if "cannot be listed" in message:
+        raw = self._world.server.get(NODES, node, "")
+        if raw is not None and not self._oracle.cordons.cordoned_at.get(raw["metadata"]["uid"]):
+            self._oracle.violate("drain failures", f"{node}: {message}, and it was not cordoned")
+        elif "cannot be listed" in message:
             self._oracle.excuse("drain failures", "not listed")
         elif not any(
             path in message

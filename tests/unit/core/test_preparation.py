@@ -252,7 +252,7 @@ def test_a_drain_that_this_controller_has_just_tried_has_a_minute():
 )
 def test_no_drain_times_out_at_the_first_look_of_a_controller_that_was_away(found, seconds):
     """It was away for an hour. Then the list of the pods fails, or nothing is left to evict."""
-    cluster = marked(turns(waiting("a"), "a", drainStartedAt=TURN))
+    cluster = marked(turns(waiting("a"), "a", reason="Draining", drainStartedAt=TURN))
     drain = Drain(timeout_seconds=DRAIN.timeout_seconds)
     spec(cluster, drain=drain, rollout=Rollout(max_parallel=10))
     drains = {} if found is None else {"a": found}
@@ -314,6 +314,33 @@ def test_a_refused_cordon_is_told_with_what_to_apply():
     message = status.status.condition("Progressing").message
     assert message.endswith("kubectl apply --server-side -k deploy/components/drain")
     assert cordoned(plan) == []
+
+
+def test_no_drain_begins_before_the_node_is_cordoned():
+    """While the API server refuses the cordon, no time runs out."""
+    cluster = waiting("a")
+    plan = decide(cluster.snapshot(refusals={RefusedWrite.CORDON: "no"}), NOW)
+    assert not [
+        record
+        for action in acts(plan, WriteReportStatus)
+        for record in action.status.node_states.values()
+        if record.drain_started_at is not None or record.reason == NodeReason.DRAINING
+    ]
+    assert plan.requeue_after != 1.0
+
+
+def test_a_drain_stays_over_while_the_removal_of_the_gate_is_refused():
+    cluster = marked(turns(waiting("a"), "a", drainStartedAt=TURN))
+    refusals = {RefusedWrite.GATE_REMOVAL: "no"}
+    late = NOW + timedelta(hours=1)
+    plan = decide(cluster.snapshot(drains={"a": LEFT}, refusals=refusals), late)
+    record = record_of(plan)
+    assert (record.reason, record.drain_started_at) == (NodeReason.SCHEDULING_GATED, BEGAN)
+    assert plan.requeue_after != 1.0
+    # If its pods cannot be listed then, the drain begins again.
+    record = record_of(decide(cluster.snapshot(), late))
+    assert (record.state, record.reason) == (NodeState.WAITING, NodeReason.DRAINING)
+    assert record.drain_started_at == late
 
 
 def test_before_the_start_the_api_server_is_asked_whether_it_takes_a_cordon():
