@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from daemonset_job.api.names import ANNOTATION_CORDONED_BY
 from tests.fakekube.node_lifecycle import ready_status
+from tests.simulation import intent
 from tests.simulation.cordons import is_cordoned
 from tests.simulation.oracle.facts import cordons, rollout_of
 from tests.simulation.oracle.invariant import Invariant
@@ -220,14 +221,17 @@ class Cordons:
         """Judge the cordons that are there at rest."""
         for node in self._world.server.all(NODES):
             name, mark = node["metadata"]["name"], mark_of(node)
+            job = self._oracle.job(job_of(mark))
             machine = self._world.machines.get(name)
             if not mark:
                 if is_cordoned(node) and node["metadata"]["uid"] not in self._of_people:
                     self._oracle.violate("left cordoned", f"{name} is cordoned without a mark")
-            elif self._oracle.job(job_of(mark)) is None:
+            elif job is None:
                 self._oracle.violate("left cordoned", f"{name} has the mark of a deleted Job")
             elif machine is not None and not machine.is_up:
                 continue  # its task may be at work there
+            elif intent.is_held(job["spec"], node) and not _has_ended(job):
+                continue  # its turn goes on when its pod is no longer kept off
             elif not any(self._at_work(name, job_of(mark))):
                 self._oracle.violate("left cordoned", f"{name} is marked, and no task is at work")
 
@@ -240,6 +244,10 @@ def mark_of(node: Raw) -> str:
 def job_of(mark: str) -> str:
     """Return the UID of the Job that a mark names."""
     return mark.rpartition("/")[2]
+
+
+def _has_ended(job: Raw) -> bool:
+    return (job.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
 
 
 def _is_away(node: Raw, record: Raw) -> bool:
