@@ -157,7 +157,7 @@ class Workload:
     `kind` is that of the controller: a "ReplicaSet" has `replicas` pods anywhere, a "DaemonSet" one
     on each node, "Node" is a mirror pod on each node. Pods without a controller, "", are not
     created again. A disruption budget keeps `healthy` of them healthy, None is none. Each takes
-    `grace` seconds to end.
+    `grace` seconds to end. Those with `tolerates_cordon` are placed on cordoned nodes, too.
     """
 
     name: str
@@ -166,6 +166,7 @@ class Workload:
     healthy: int | None = None
     grace: float = 1.0
     has_empty_dir: bool = False
+    tolerates_cordon: bool = False
 
     def __str__(self) -> str:
         budget = "" if self.healthy is None else f" keep {self.healthy} healthy,"

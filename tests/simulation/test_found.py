@@ -354,3 +354,13 @@ def test_a_drain_waits_for_writes_that_are_refused(write, at, seconds):
     found = simulate(schedule(nodes, {**SPEC, "drain": {"timeoutSeconds": 20}}, refusal))
     assert not found.violations
     assert found.steps < 500
+
+
+def test_a_drain_fails_by_time_if_pods_come_back_that_tolerate_cordons():
+    others = Workload("web", tolerates_cordon=True)
+    plan = schedule((NodePlan("n0"),), {**SPEC, "drain": {"timeoutSeconds": 60}})
+    found = simulate(replace(plan, workloads=(others,)), is_tracing=True)
+    assert not found.violations
+    said = [words for *_, words in found.trace if "DrainTimedOut" in words]
+    assert said
+    assert "pods that tolerate cordons may come back" in said[0]

@@ -2,9 +2,10 @@
 
 The rules of evictions are those of pkg/registry/core/pod/rest/eviction.go. A pod with a budget is
 evicted only while enough others are healthy; one that is being deleted is so in any case. A
-ReplicaSet creates the successor at once. The scheduler looks for a node that is Ready, not cordoned
-and without taints, and binds the pod a moment later, whatever has become of the node. On a machine
-that is down no pod ends. Not modelled: pods that end by themselves, and several budgets of a pod.
+ReplicaSet creates the successor at once. The scheduler looks for a node that is Ready, and not
+cordoned or tainted unless the pod tolerates that. It binds the pod a moment later, whatever has
+become of the node. On a machine that is down no pod ends. Not modelled: pods that end by
+themselves, and several budgets of a pod.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ class OtherPod:
         if self.deleted_at <= moment:
             metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z"
         volumes = [{"name": "cache", "emptyDir": {}}] if self.workload.has_empty_dir else []
-        spec = {"nodeName": self.node, "volumes": volumes}
+        spec: dict[str, Any] = {"nodeName": self.node, "volumes": volumes}
+        if self.workload.tolerates_cordon:
+            spec["tolerations"] = [{"operator": "Exists"}]
         return {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
 
 
@@ -188,7 +191,7 @@ class Workloads:
         world = self.world
         if world.is_over:
             return
-        nodes = [node["metadata"]["name"] for node in world.server.all(NODES) if _takes(node)]
+        nodes = [node["metadata"]["name"] for node in world.server.all(NODES) if _takes(node, pod)]
         if not nodes:
             world.loop.call_later(RETRY_SECONDS, self._place, pod)
             return
@@ -210,6 +213,8 @@ class Workloads:
             self.world.note("other-kubelets", "end", pod.path, pod.node)
 
 
-def _takes(node: Raw) -> bool:
-    """Return whether a raw node takes pods that tolerate nothing."""
+def _takes(node: Raw, pod: OtherPod) -> bool:
+    """Return whether a raw node takes a pod, which tolerates nothing, or cordons."""
+    if pod.workload.tolerates_cordon:
+        return ready_status(node) == "True"
     return ready_status(node) == "True" and not is_cordoned(node) and not taints_of(node)

@@ -23,6 +23,9 @@ from job_controller.core.text.sanitize import single_line
 _NAMES_LIMIT: Final = 300
 _QUOTED: Final = 3
 _QUOTE_LIMIT: Final = 200
+_RETURNS: Final = (
+    "pods that tolerate cordons may come back (spec.drain.podSelector can leave them out)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,9 @@ def describe_left(found: NodeDrain) -> str:
         if answer := found.answers.get(pod.uid):
             answers.setdefault(single_line(answer, _QUOTE_LIMIT), pod.path)
     quoted = [f"{path}: {answer}" for answer, path in list(answers.items())[:_QUOTED]]
-    return f"{words}; {'; '.join(quoted)}" if quoted else words
+    if not quoted and any(pod.tolerates_cordon and pod.controller_kind for pod in found.leaving):
+        quoted = [_RETURNS]
+    return "; ".join((words, *quoted))
 
 
 def _listed(paths: Sequence[str]) -> str:

@@ -100,6 +100,32 @@ def test_a_message_names_the_pods_and_what_the_api_server_says():
     assert not NodeDrain((WEB,), answers={"2": words}).is_blocked
 
 
+def test_a_message_says_why_pods_come_back():
+    back = replace(WEB, tolerates_cordon=True)
+    assert describe_left(NodeDrain((back,))).endswith(
+        "(shop/web-1); pods that tolerate cordons may come back "
+        "(spec.drain.podSelector can leave them out)"
+    )
+    for pod in (WEB, replace(back, controller_kind="")):
+        assert describe_left(NodeDrain((pod,))).endswith("(shop/web-1)")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerates"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}, True),
+        ({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, True),
+        ({"key": "node.kubernetes.io/unschedulable", "value": "x"}, False),
+        ({"operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "other", "operator": "Exists"}, False),
+    ],
+)
+def test_a_pod_may_tolerate_cordons(toleration, tolerates):
+    pod = parse_drained_pod({"metadata": {"name": "a"}, "spec": {"tolerations": [toleration]}})
+    assert pod.tolerates_cordon is tolerates
+
+
 def test_messages_are_bounded():
     pods = tuple(replace(WEB, name=f"web-{n:03}-{'x' * 240}", uid=str(n)) for n in range(500))
     found = NodeDrain(pods, answers={str(n): f"{n}" + "y" * 10_000 for n in range(500)})
