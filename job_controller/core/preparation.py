@@ -116,8 +116,9 @@ def prepare_nodes(
     if over:
         # While one cannot be lifted, there are not to be more of them.
         to_cordon = []
-    # A refused cordon is requested again at growing intervals.
-    is_changing = bool(over or (to_cordon and not is_refused)) or any(
+    # What was refused is not requested again at once: cordons as other writes, their ends sooner.
+    is_waiting = is_waiting or bool(over)
+    is_changing = (bool(over or to_cordon) and not is_refused) or any(
         record.drain_started_at for record in records.values()
     )
     if RefusedWrite.GATE_REMOVAL in snapshot.refusals:

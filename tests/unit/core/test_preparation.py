@@ -329,6 +329,14 @@ def test_no_drain_begins_before_the_node_is_cordoned():
     assert plan.requeue_after != 1.0
 
 
+def test_a_refused_end_of_a_cordon_is_requested_again_after_a_while():
+    cluster = marked(waiting("a", "b"))
+    cluster.pods, cluster.evidence = [make_pod("a")], {"a": done("a")}
+    assert decide(cluster.snapshot(), NOW).requeue_after <= 1.0
+    refused = decide(cluster.snapshot(refusals={RefusedWrite.CORDON: "no"}), NOW)
+    assert 1.0 < refused.requeue_after <= 10.0
+
+
 def test_a_drain_stays_over_while_the_removal_of_the_gate_is_refused():
     cluster = marked(turns(waiting("a"), "a", drainStartedAt=TURN))
     refusals = {RefusedWrite.GATE_REMOVAL: "no"}
