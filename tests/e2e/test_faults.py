@@ -234,6 +234,7 @@ def test_a_killed_process_goes_on_where_it_was(cluster, namespace, folder, progr
     assert cluster.report(namespace, "kill")["status"]["phase"] == "Succeeded"
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_both_killed_before_the_first_completion(cluster, namespace, folder):
     cluster.apply(make_job("both", namespace, mountPath=folder, **counting()))

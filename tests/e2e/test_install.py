@@ -35,6 +35,7 @@ def reports(cluster, namespace):
     return uids(cluster, "dsjr", "-n", namespace)
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_a_system_is_uninstalled_and_installed_again_and_runs_jobs(draining, namespace, folder):
     """It is uninstalled in the middle of drains, of which nothing is left. Reports stay."""

@@ -158,6 +158,7 @@ def follow_log(cluster, namespace, name, sink):
             process.kill()
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_rotation_while_a_task_prints_30_mb_loses_no_token(
     cluster, namespace, folder, tmp_path, record_property

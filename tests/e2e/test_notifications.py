@@ -101,6 +101,7 @@ def lead_to_failure(cluster: RealCluster, namespace: str) -> None:
     wait_condition(cluster, namespace, "asked", "Failed")
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_receivers_in_the_cluster_hear_of_runs_and_of_nothing_twice(
     cluster, namespace, other_namespace, folder, tmp_path

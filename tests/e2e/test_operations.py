@@ -140,6 +140,7 @@ def test_metrics_of_an_ended_run_outlive_its_job(cluster, namespace):
     assert not [key for key in after if key.startswith("dsj_job_nodes{") and namespace in key]
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_history_is_kept_by_number_and_by_age(cluster, namespace):
     def run(name):

@@ -45,6 +45,7 @@ def annotate(cluster, namespace, name, what, value):
     cluster.kubectl("annotate", "dsj", name, "-n", namespace, f"{PREFIX}/{what}={value}")
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_no_two_nodes_work_at_once_while_the_controller_is_killed(cluster, namespace, folder):
     job = make_job("gentle", namespace, mountPath=folder, rollout={"maxParallel": 1}, **timed(4))
@@ -95,6 +96,7 @@ def test_a_canary_by_label_waits_for_approval_and_a_promotion_ends_the_soak(
     assert records[canary]["step"] == 1
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_a_soak_goes_on_over_a_restart_of_the_controller(cluster, namespace, folder):
     rollout = {"steps": [{"nodes": 1, "soakSeconds": 20}]}

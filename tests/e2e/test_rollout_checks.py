@@ -56,6 +56,7 @@ def owned(cluster: RealCluster, namespace: str, name: str) -> list[str]:
     ]
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_a_bad_tag_is_found_before_any_node_has_begun(cluster, namespace, folder):
     rollout = {"maxParallel": 1, "pullImagesFirst": True}
@@ -177,6 +178,7 @@ def test_a_retry_checks_again_after_the_daemon_set_was_deleted(cluster, namespac
     assert at_last[canary] == at_first[canary]
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_sources_pass_fail_or_leave_the_decision_to_a_person(cluster, namespace, folder, tmp_path):
     url = start_server(cluster, namespace, SERVER)

@@ -53,6 +53,7 @@ def two_of_three(name: str, namespace: str, folder: str, nodes: list[str], **pol
     return make_job(name, namespace, mountPath=f"{folder}/{name}", **spec)
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_a_dead_node_is_set_aside_within_its_limits_and_passes_no_check(cluster, namespace, folder):
     order, nodes = in_turn(cluster), set(cluster.nodes)

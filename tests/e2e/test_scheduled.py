@@ -153,6 +153,7 @@ def sleep_until(moment: float) -> None:
     time.sleep(max(moment - time.time(), 0.0))
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_two_starts_of_every_kind_of_schedule_and_a_stop_of_all_jobs(
     cluster: RealCluster, namespace, folder

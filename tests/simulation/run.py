@@ -2,7 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from contextlib import suppress
 from dataclasses import dataclass
 
 from loguru import logger
@@ -49,16 +50,26 @@ def simulate(
     decide: Decide | None = None,
     is_tracing: bool = False,
     look: Look = lambda _world: None,
+    stops_at: Container[str] = (),
 ) -> Outcome:
-    """Run a schedule; the same one always gives the same outcome. `look` is called at its end."""
+    """Run a schedule; the same one always gives the same outcome. `look` is called at its end.
+
+    A run ends early with a violation of one of the invariants of `stops_at`: a defect can have a
+    program write until the end, and all that is judged.
+    """
     for package in ("daemonset_job", "job_controller", "terminator"):
         logger.disable(package)
     loop = VirtualLoop()
     world = World(loop, schedule, decide=decide, is_tracing=is_tracing)
     loop.set_exception_handler(lambda _loop, context: judge_error(world, context))
+    life = loop.create_task(_live(world, look))
+    world.oracle.stop_at(stops_at, life.cancel)
     try:
+        # It is canceled at one of these violations, and by nothing else.
         with virtual(world, world.decide):
-            loop.run_until_complete(_live(world, look))
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(life)
+            loop.run_until_complete(_end_tasks())
     finally:
         loop.close()
         for package in ("daemonset_job", "job_controller", "terminator"):
@@ -84,7 +95,23 @@ def _create_all(world: World) -> None:
         create_scheduled(world, scheduled)
 
 
+async def _end_tasks() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 async def _live(world: World, look: Look) -> None:
+    try:
+        await _live_until_quiet(world, look)
+    finally:
+        world.is_over = True
+        for process in world.processes.values():
+            process.crash(0.0)
+
+
+async def _live_until_quiet(world: World, look: Look) -> None:
     schedule, loop = world.schedule, world.loop
     for plan in schedule.nodes:
         if plan.is_initial:
@@ -101,10 +128,3 @@ async def _live(world: World, look: Look) -> None:
         judge_final_state(world)
         look(world)
         await restart_both(world)
-    world.is_over = True
-    for process in world.processes.values():
-        process.crash(0.0)
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)

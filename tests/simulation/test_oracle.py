@@ -35,7 +35,8 @@ def calls(method):
 def test_an_invariant_catches_its_mutant(invariant):
     """The table of invariants and mutants: one without a mutant cannot be declared."""
     with ALL_MUTANTS[invariant.mutant]():
-        found = simulate(generate_schedule(invariant.seed), decide=DECIDE.get("decide"))
+        schedule = generate_schedule(invariant.seed)
+        found = simulate(schedule, decide=DECIDE.get("decide"), stops_at={invariant.name})
     assert invariant.name in found.kinds
 
 

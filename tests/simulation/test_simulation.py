@@ -1,4 +1,4 @@
-"""Many schedules of the simulation, and proof that it notices when something is wrong."""
+"""Schedules of the simulation, and proof that it notices when something is wrong."""
 
 import os
 import subprocess
@@ -33,35 +33,36 @@ from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 from tests.simulation.shrink import shrink
 
-SCHEDULES = 800
+# `make simulate` runs many more of each kind.
+SCHEDULES = 240
 # Those in which something holds nodes of a rollout up: see `holds`.
-HELD = range(holds.FIRST_SEED, holds.FIRST_SEED + 160)
+HELD = range(holds.FIRST_SEED, holds.FIRST_SEED + 60)
 # Those with limits of zones.
-ZONED = range(zones.FIRST_SEED, zones.FIRST_SEED + 100)
+ZONED = range(zones.FIRST_SEED, zones.FIRST_SEED + 40)
 # Those with a Job that a user suspends, corrects and resumes.
-CORRECTED = range(corrections.FIRST_SEED, corrections.FIRST_SEED + 60)
+CORRECTED = range(corrections.FIRST_SEED, corrections.FIRST_SEED + 50)
 # And those in which the user does so late, mostly after the run has failed.
-CORRECTED_LATE = range(corrections.LATE_SEED, corrections.LATE_SEED + 60)
+CORRECTED_LATE = range(corrections.LATE_SEED, corrections.LATE_SEED + 40)
 # Those in which a user takes the pods from the DaemonSet of such a Job.
 ORPHANED = range(orphans.FIRST_SEED + 60, orphans.FIRST_SEED + 120)
 # Those whose Jobs cordon or drain their nodes.
-DRAINED = range(drains.FIRST_SEED, drains.FIRST_SEED + 80)
+DRAINED = range(drains.FIRST_SEED, drains.FIRST_SEED + 50)
 # Those with a ScheduledJob.
 SCHEDULED = range(scheduled_jobs.FIRST_SEED, scheduled_jobs.FIRST_SEED + 60)
 # Those in which much happens to each rollout.
-CROWDED = range(crowded_rollouts.FIRST_SEED, crowded_rollouts.FIRST_SEED + 80)
+CROWDED = range(crowded_rollouts.FIRST_SEED, crowded_rollouts.FIRST_SEED + 40)
 # Those with machines that are installed again.
-REIMAGED = range(reimages.FIRST_SEED, reimages.FIRST_SEED + 60)
+REIMAGED = range(reimages.FIRST_SEED, reimages.FIRST_SEED + 40)
 # Those with a rule for an exit code, and tasks that end with another one after that.
-EXIT_CODES = range(exit_codes.FIRST_SEED, exit_codes.FIRST_SEED + 60)
+EXIT_CODES = range(exit_codes.FIRST_SEED, exit_codes.FIRST_SEED + 40)
 # Those with changes that are undone while a user asks for more.
-UNDONE = range(undone_changes.FIRST_SEED, undone_changes.FIRST_SEED + 60)
+UNDONE = range(undone_changes.FIRST_SEED, undone_changes.FIRST_SEED + 40)
 # Those with changes of the selection, and suspensions, that are undone as fast.
-UNDONE_SELECTIONS = range(undone_selections.FIRST_SEED, undone_selections.FIRST_SEED + 60)
+UNDONE_SELECTIONS = range(undone_selections.FIRST_SEED, undone_selections.FIRST_SEED + 40)
 # Those with tasks of mode Exit whose nodes are interrupted as they end.
-INTERRUPTED_EXITS = range(interrupted_exits.FIRST_SEED, interrupted_exits.FIRST_SEED + 60)
+INTERRUPTED_EXITS = range(interrupted_exits.FIRST_SEED, interrupted_exits.FIRST_SEED + 40)
 # Those with changes of rollouts that are at work.
-CHANGED_ROLLOUTS = range(changed_rollouts.FIRST_SEED, changed_rollouts.FIRST_SEED + 60)
+CHANGED_ROLLOUTS = range(changed_rollouts.FIRST_SEED, changed_rollouts.FIRST_SEED + 40)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
@@ -166,12 +167,13 @@ FOUND_LATER = (
     # that was read directly, and that the cache shows 60 s late.
     *(7373118, 7375257, 7371432),
 )
-# Each of the features is in at least this number of these.
+# Each of the features is in at least this number of the first ones.
 FEATURED = 80
+GENERATED = 800
 # The mutants that no invariant names; `test_oracle` shows that the others are caught.
 OTHER_MUTANTS = MUTANTS.keys() - {each.mutant for each in INVARIANTS.values()}
 # Each mutant is caught within this number of schedules; these need a rare one, and begin near it.
-MUTANT_SEEDS = 300
+MUTANT_SEEDS = 40
 RARE = {
     "removes_gates_by_cached_ledger": 21280,
     "reads_no_previous_log": 480,
@@ -183,21 +185,25 @@ RARE = {
     "rolls_back_every_node": 185,
     "reports_pause_early": 2800,
     "expects_every_restart": 800,
-    "counts_time_before_cause": 30,
-    "counts_time_not_ready": 1190,
-    "counts_time_before_retry": 430,
-    "forgets_rejections_at_gate": 420,
-    "suspends_nothing": holds.FIRST_SEED,
-    "ignores_windows": holds.FIRST_SEED + 20,
-    "approves_steps_itself": holds.FIRST_SEED + 10,
-    "continues_after_abort": holds.FIRST_SEED,
+    "counts_time_before_cause": 38,
+    "counts_time_not_ready": 1202,
+    "counts_time_before_retry": 443,
+    "forgets_rejections_at_gate": 425,
+    "suspends_nothing": holds.FIRST_SEED + 4,
+    "ignores_windows": holds.FIRST_SEED + 26,
+    "approves_steps_itself": holds.FIRST_SEED + 105,
+    "continues_after_abort": holds.FIRST_SEED + 12,
     "skips_soaks": crowded_rollouts.FIRST_SEED + 20,
-    "deletes_before_the_rollback": 480,
-    "needs_one_node": holds.FIRST_SEED,
-    "ends_before_the_last_step": holds.FIRST_SEED + 170,
-    "trusts_cached_lists": drains.FIRST_SEED,
+    "deletes_before_the_rollback": 487,
+    "needs_one_node": holds.FIRST_SEED + 26,
+    "ends_before_the_last_step": holds.FIRST_SEED + 178,
+    "trusts_cached_lists": drains.FIRST_SEED + 12,
     "ignores_deadlines_of_starts": scheduled_jobs.FIRST_SEED + 40,
-    "leaves_orphans": orphans.FIRST_SEED + 80,
+    "starts_nodes_after_failure": 22,
+    "finds_daemon_set_by_name": 10,
+    "records_results_of_first_node": 10,
+    "sets_no_timers": 7,
+    "leaves_orphans": orphans.FIRST_SEED + 86,
 }
 
 
@@ -230,7 +236,7 @@ def test_nodes_are_cordoned_and_drained_and_some_drains_fail():
     for schedule in map(generate_schedule, DRAINED):
         simulate(schedule, look=look)
     assert set(counts) == {"cordons", "evictions", "DrainTimedOut", "DrainRefused"}
-    assert min(counts.values()) >= 5, counts
+    assert min(counts.values()) >= 3, counts
 
 
 def test_runs_of_scheduled_jobs_start_and_overlap():
@@ -250,7 +256,7 @@ def test_runs_of_scheduled_jobs_start_and_overlap():
 
 def test_zones_are_of_several_nodes_and_some_change():
     counts = Counter()
-    for schedule in map(generate_schedule, ZONED):
+    for schedule in map(generate_schedule, range(zones.FIRST_SEED, zones.FIRST_SEED + 100)):
         zoned = Counter(node.topology_zone for node in schedule.nodes)
         counts["several nodes of a zone"] += max(zoned.values()) > 1
         counts["several zones"] += len(zoned) > 1
@@ -262,7 +268,7 @@ def test_zones_are_of_several_nodes_and_some_change():
 
 def test_each_hold_is_in_many_of_the_schedules_with_holds():
     counts = Counter()
-    for schedule in map(generate_schedule, HELD):
+    for schedule in map(generate_schedule, range(holds.FIRST_SEED, holds.FIRST_SEED + 160)):
         kinds = {d.kind for d in schedule.disturbances}
         counts.update({kind: kind in kinds for kind in ("abort", "approve", "stop_all")})
         specs = [job.spec for job in schedule.jobs]
@@ -407,7 +413,7 @@ def test_job_widened_during_the_count_is_not_deleted():
 
 def test_each_feature_is_in_many_of_the_schedules():
     counts = Counter()
-    for schedule in map(generate_schedule, range(SCHEDULES)):
+    for schedule in map(generate_schedule, range(GENERATED)):
         jobs, tasks = schedule.jobs, [t for node in schedule.nodes for t in node.tasks]
         counts["exit"] += any(job.is_exit for job in jobs)
         counts["results"] += any("results" in job.spec for job in jobs)
@@ -425,13 +431,13 @@ def test_each_feature_is_in_many_of_the_schedules():
 
 def test_any_number_of_workers_finds_the_same():
     one, two = (
-        list(run_many(range(20), workers=workers, keeps_going=True, block=7)) for workers in (1, 2)
+        list(run_many(range(8), workers=workers, keeps_going=True, block=3)) for workers in (1, 2)
     )
     assert one == two
 
 
 def test_the_same_seed_gives_the_same_trace_again():
-    for seed in range(12):
+    for seed in range(6):
         first, second = (simulate(generate_schedule(seed), is_tracing=True) for _ in range(2))
         assert first.digest() == second.digest()
 
@@ -440,7 +446,7 @@ def test_the_same_seed_gives_the_same_trace_in_another_process():
     code = (
         "from tests.simulation.generator import generate_schedule\n"
         "from tests.simulation.run import simulate\n"
-        "schedules = map(generate_schedule, range(6))\n"
+        "schedules = map(generate_schedule, range(3))\n"
         "print([simulate(each, is_tracing=True).digest() for each in schedules])\n"
     )
     digests = {
@@ -459,7 +465,7 @@ def test_the_same_seed_gives_the_same_trace_in_another_process():
 
 
 def test_tracing_changes_nothing():
-    for seed in range(20, 30):
+    for seed in range(20, 25):
         traced, untraced = (
             simulate(generate_schedule(seed), is_tracing=True),
             simulate(generate_schedule(seed)),
@@ -471,15 +477,13 @@ def test_tracing_changes_nothing():
 def test_a_defect_is_caught(name):
     """By an invariant: a mutant that ends a process, as one with wrong arguments does, is none."""
     with MUTANTS[name]():
-        seed = _first_failure(RARE.get(name, 0))
-        assert seed is not None
-        kinds = simulate(generate_schedule(seed), decide=DECIDE.get("decide")).kinds
+        _, kinds = _first_failure(RARE.get(name, 0))
     assert "process" not in kinds
 
 
 def test_a_failure_shrinks_to_a_readable_trace():
     with MUTANTS["completes_early"]():
-        seed = _first_failure(start=100)
+        seed, _ = _first_failure(start=100)
         schedule = generate_schedule(seed)
         outcome = simulate(schedule)
         smaller, shown = shrink(schedule, outcome)
@@ -490,7 +494,10 @@ def test_a_failure_shrinks_to_a_readable_trace():
 
 
 def _first_failure(start):
+    """Return the first seed with a violation, and the kinds of those until then."""
     for seed in range(start, start + MUTANT_SEEDS):
-        if simulate(generate_schedule(seed), decide=DECIDE.get("decide")).violations:
-            return seed
-    return None
+        schedule = generate_schedule(seed)
+        found = simulate(schedule, decide=DECIDE.get("decide"), stops_at=INVARIANTS)
+        if found.violations:
+            return seed, found.kinds
+    return pytest.fail(f"no violation in {MUTANT_SEEDS} seeds from {start}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle import gates, shards
@@ -64,6 +65,8 @@ class Oracle:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._stops_at: Container[str] = ()
+        self._stop: Callable[[], object] = lambda: None
         self.violations: list[Violation] = []
         self.excused: Counter[str] = Counter()
         self.last_write_at = 0.0
@@ -107,6 +110,12 @@ class Oracle:
     def violate(self, invariant: str, words: str) -> None:
         self.violations.append((round(self._world.loop.moment, 3), invariant, words))
         self._world.note("ORACLE", f"VIOLATION {invariant}: {words}")
+        if invariant in self._stops_at:
+            self._stop()
+
+    def stop_at(self, invariants: Container[str], stop: Callable[[], object]) -> None:
+        """Call `stop` at each violation of these."""
+        self._stops_at, self._stop = invariants, stop
 
     def excuse(self, invariant: str, reason: str) -> None:
         """Count a case in which an invariant does not hold, for a reason that it declares."""
