@@ -16,6 +16,7 @@ from kubectl_dsjob.options import (
     Selector,
     Timeout,
     app,
+    check_name,
     examples,
 )
 from kubectl_dsjob.outputs import Output
@@ -179,9 +180,15 @@ def history(
 )
 def diff(
     before: Annotated[
-        str, typer.Argument(help="The report of a run, see `history`.", metavar="BEFORE")
+        str,
+        typer.Argument(
+            help="The report of a run, see `history`.", metavar="BEFORE", callback=check_name
+        ),
     ],
-    after: Annotated[str, typer.Argument(help="The report of a later run.", metavar="AFTER")],
+    after: Annotated[
+        str,
+        typer.Argument(help="The report of a later run.", metavar="AFTER", callback=check_name),
+    ],
     output: OutputOption = Output.TABLE,
     namespace: Namespace = "",
     context: Context = "",

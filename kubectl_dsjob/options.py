@@ -86,7 +86,18 @@ def examples(*pairs: tuple[str, str]) -> str:
     return "\b\nExamples:\n" + "\n\n\b\n".join(lines)
 
 
-Name = Annotated[str, typer.Argument(help="The name of the Job.", metavar="NAME")]
+def check_name(name: str) -> str:
+    """Return a name that an object can have; else it is a usage error, as `dsj/NAME` is."""
+    if "/" in name or "%" in name or name in ("", ".", ".."):
+        last = name.rpartition("/")[2]
+        hint = f": write {last}" if "/" in name and last else ""
+        raise typer.BadParameter(f"no object can be called {name!r}{hint}")
+    return name
+
+
+Name = Annotated[
+    str, typer.Argument(help="The name of the Job.", metavar="NAME", callback=check_name)
+]
 Context = Annotated[str, typer.Option(help="The context of the kubeconfig.", metavar="NAME")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="The namespace.", metavar="NAME")]
 Kubeconfig = Annotated[str, typer.Option(help="The kubeconfig file.", metavar="FILE")]

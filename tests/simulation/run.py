@@ -54,8 +54,8 @@ def simulate(
 ) -> Outcome:
     """Run a schedule; the same one always gives the same outcome. `look` is called at its end.
 
-    A run ends early with a violation of one of the invariants of `stops_at`: a defect can have a
-    program write until the end, and all that is judged.
+    A run ends with the first violation of an invariant of `stops_at`. A defect can have a program
+    write until the end, and all of that is judged.
     """
     for package in ("daemonset_job", "job_controller", "terminator"):
         logger.disable(package)

@@ -76,6 +76,14 @@ def test_an_option_before_the_command_is_one_of_it(tmp_path, capsys):
     assert missing in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [["status", "dsj/sweep"], ["diff", "a", "b%2f"], ["wait", ".."]])
+def test_a_name_that_no_object_can_have_is_a_usage_error(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        app(words)
+    assert ended.value.code == 2
+    assert "no object can be called" in capsys.readouterr().err
+
+
 def test_a_manual_page_has_no_line_that_roff_takes_for_a_request():
     requests = (".TH", ".SH", ".TP", ".PP", ".RS", ".RE", ".nf", ".fi", ".B", ".I", ".BR")
     for text in pages().values():
