@@ -301,6 +301,18 @@ def _logs(world: World, d: Disturbance) -> None:
     world.disturb_logs(d.kind, d.what, d.seconds)
 
 
+def _lose_ended_logs(world: World, d: Disturbance) -> None:
+    """Have a node's kubelet delete the logs of the instances before the present one.
+
+    Once a minute, it keeps only the newest instance of a container that does not run. Between
+    creation and start, that is the next one (evictableContainers in pkg/kubelet, v1.34).
+    """
+    machine = world.machines.get(d.what)
+    for run in machine.pods.values() if machine is not None else ():
+        for instance in [each for each in run.logs if each < run.instance]:
+            del run.logs[instance]
+
+
 def _slow(world: World, d: Disturbance) -> None:
     world.slow_down(d.kind, d.seconds)
     world.expect_delay("controller", d.seconds)
@@ -547,6 +559,7 @@ _KINDS = {
     "log_fails": _logs,
     "log_late": _logs,
     "lose_lines": _logs,
+    "lose_ended_logs": _lose_ended_logs,
     "slow_daemon_sets": _slow,
     "slow_scheduler": _slow,
     "slow_gc": _slow,

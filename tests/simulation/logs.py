@@ -1,8 +1,9 @@
 """The model of the log endpoint: what a read or a stream of a pod's log returns, and when.
 
 Modelled: no log before the container has started, the previous instance, lines that become visible
-late, `sinceTime`, `tailLines`, and nodes that do not answer. Streams end with the instance, break,
-or lose lines (as the kubelet's do on rotation). Not modelled: limits of bytes, partial lines.
+late, `sinceTime`, `tailLines`. Nodes do not answer, and logs are deleted early. Streams end with
+the instance, break, or lose lines (as the kubelet's do on rotation). Not modelled: limits of bytes,
+partial lines.
 """
 
 from __future__ import annotations
