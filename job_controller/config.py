@@ -84,7 +84,7 @@ def _read_token(raw: object) -> str:
 
 def _read_image(raw: object) -> str:
     image = read_text(raw)
-    if not image.isprintable() or len(image.split()) != 1 or image != image.strip():
+    if not image.isprintable() or image.split() != [image]:
         raise ValueError("write the reference of an image, without blanks")
     return image
 

@@ -87,7 +87,10 @@ def examples(*pairs: tuple[str, str]) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return a name that an object can have; else it is a usage error, as `dsj/NAME` is."""
+    """Return a name that an object can have; else it is a usage error, as `dsj/NAME` is.
+
+    The client has the same rule; it is too slow to import here.
+    """
     if "/" in name or "%" in name or name in ("", ".", ".."):
         last = name.rpartition("/")[2]
         hint = f": write {last}" if "/" in name and last else ""

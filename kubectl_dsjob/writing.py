@@ -191,20 +191,19 @@ def _rerun_patch(job: Job, nodes: tuple[str, ...]) -> dict[str, Any]:
 
 async def _last_manifest(client: KubeClient, namespace: str, name: str) -> dict[str, Any]:
     runs = await read_history(client, namespace, name)
-    raw = await client.get(JOB_REPORTS, runs[-1].report, namespace) if runs else {}
+    if not runs:
+        way = await find_near(client, namespace, name)
+        raise CliError(f"there is no Job and no report of {name!r} in {namespace!r}", way)
+    raw = await client.get(JOB_REPORTS, runs[-1].report, namespace)
     text = (raw.get("spec") or {}).get("manifest")
+    way = "Apply its manifest again with kubectl apply."
     if not text:
-        if not runs:
-            way = await find_near(client, namespace, name)
-            raise CliError(f"there is no Job and no report of {name!r} in {namespace!r}", way)
-        way = "Apply its manifest again with kubectl apply."
         raise CliError(f"no report has the manifest of {name!r}", way)
     try:
         spec = json.loads(text)
     except (ValueError, RecursionError):
         spec = None
     if not isinstance(spec, dict):
-        way = "Apply its manifest again with kubectl apply."
         raise CliError(f"the manifest in the report of {name!r} cannot be read", way)
     # A report never says where to write to: name and namespace are those that were asked for.
     return {**spec, "metadata": {"name": name, "namespace": namespace}}

@@ -127,7 +127,7 @@ class Pod:
     @property
     def is_gated(self) -> bool:
         """Whether the pod waits at the controller's scheduling gate."""
-        return names.START_GATE in self.gates or names.FIRST_VERSION_GATE in self.gates
+        return any(gate in self.gates for gate in names.START_GATES)
 
 
 def parse_pod(raw: Mapping[str, Any]) -> Pod:

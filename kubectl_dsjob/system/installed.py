@@ -77,11 +77,15 @@ async def find_namespace(client: KubeClient, given: str) -> str:
 
 async def _is_system_namespace(client: KubeClient, name: str) -> bool:
     try:
-        namespace = await client.get(NAMESPACES, name)
+        return is_ours(await client.get(NAMESPACES, name))
     except (Forbidden, NotFound):
         return False
+
+
+def is_ours(raw: Mapping[str, Any]) -> bool:
+    """Return whether a raw object has the system's label."""
     key, _, value = LABELS.partition("=")
-    return bool((namespace["metadata"].get("labels") or {}).get(key) == value)
+    return bool((raw["metadata"].get("labels") or {}).get(key) == value)
 
 
 async def find_installed(client: KubeClient, namespace: str) -> Installed | None:

@@ -27,6 +27,7 @@ from kubectl_dsjob.system.installed import (
     annotation,
     find_installed,
     find_namespace,
+    is_ours,
     present_components,
     with_admin_rights,
 )
@@ -170,11 +171,10 @@ def _sum(changes: Sequence[Change], verb: str = "") -> str:
 async def _check_namespace(client: KubeClient, name: str) -> None:
     """Raise CliError for a namespace of others: the system's has a policy for its pods."""
     try:
-        labels = (await client.get(NAMESPACES, name))["metadata"].get("labels") or {}
+        there = await client.get(NAMESPACES, name)
     except NotFound:
         return
-    key, _, value = LABELS.partition("=")
-    if labels.get(key) != value:
+    if not is_ours(there):
         way = f"Name one that does not exist yet, or label it as the system's: {LABELS}"
         raise CliError(f"there is a namespace {name} that is not the system's", way)
 

@@ -27,7 +27,13 @@ from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.paging import list_objects
 from kubectl_dsjob.system import cordons
-from kubectl_dsjob.system.installed import CONTROLLER, LABELS, find_namespace, with_admin_rights
+from kubectl_dsjob.system.installed import (
+    CONTROLLER,
+    LABELS,
+    find_namespace,
+    is_ours,
+    with_admin_rights,
+)
 from kubectl_dsjob.system.kustomize import Manifest
 from kubectl_dsjob.system.render import SystemWish, component_names, component_objects, render
 from kubectl_dsjob.system.resources import CRDS, DEPLOYMENTS, resource_of, title
@@ -105,7 +111,7 @@ async def _delete_all(client: KubeClient, objects: Sequence[Manifest]) -> list[M
         resource, where = resource_of(manifest), metadata.get("namespace")
         try:
             there = await client.get(resource, metadata["name"], where)
-            if not _is_ours(there):
+            if not is_ours(there):
                 say(f"{title(manifest)} stays: it has not the label {LABELS}")
                 continue
             if "deletionTimestamp" not in there["metadata"]:
@@ -119,11 +125,6 @@ async def _delete_all(client: KubeClient, objects: Sequence[Manifest]) -> list[M
         deleted.append(manifest)
         say(f"{title(manifest)} deleted")
     return deleted
-
-
-def _is_ours(there: dict[str, Any]) -> bool:
-    key, _, value = LABELS.partition("=")
-    return bool((there["metadata"].get("labels") or {}).get(key) == value)
 
 
 async def _delete_jobs(

@@ -175,22 +175,6 @@ async def test_a_job_whose_creation_has_no_answer_may_exist(server, target, is_d
     assert error.code == ExitCode.FAILURE
 
 
-async def test_resume_says_what_else_a_run_waits_for(server, target):
-    paused = {
-        "type": "Suspended",
-        "status": "True",
-        "reason": "MaxFailedNodesExceeded",
-        "message": "2 nodes failed: retry it",
-    }
-    job = {"metadata": {"name": "sweep", "uid": "u"}, "spec": {"image": "i"}}
-    server.put(JOBS, {**job, "status": {"phase": "Paused", "conditions": [paused]}})
-    error = await failure(writing.suspend(target, "sweep", is_suspended=False))
-    assert error.code == 1
-    assert "2 nodes failed: retry it" in error.message
-    server.patch(JOBS, "sweep", {"spec": {"suspend": True}})
-    assert (await writing.suspend(target, "sweep", is_suspended=False)).code == 0
-
-
 @pytest.fixture
 def stored(server):
     """Return a function that stores the Job `sweep` with these metadata, spec and status."""
@@ -207,13 +191,22 @@ def stored(server):
     return store
 
 
+def suspended(reason, message):
+    return {"type": "Suspended", "status": "True", "reason": reason, "message": message}
+
+
+async def test_resume_says_what_else_a_run_waits_for(server, target, stored):
+    paused = suspended("MaxFailedNodesExceeded", "2 nodes failed: retry it")
+    stored(phase="Paused", conditions=[paused])
+    error = await failure(writing.suspend(target, "sweep", is_suspended=False))
+    assert error.code == 1
+    assert "2 nodes failed: retry it" in error.message
+    server.patch(JOBS, "sweep", {"spec": {"suspend": True}})
+    assert (await writing.suspend(target, "sweep", is_suspended=False)).code == 0
+
+
 async def test_resume_says_that_a_stop_of_all_jobs_holds_it(target, stored):
-    stop = {
-        "type": "Suspended",
-        "status": "True",
-        "reason": "ClusterStopped",
-        "message": "bad\x1b[m",
-    }
+    stop = suspended("ClusterStopped", "bad\x1b[m")
     stored(spec={"suspend": True}, phase="Paused", conditions=[stop])
     answer = await writing.suspend(target, "sweep", is_suspended=False)
     assert answer.words == "sweep is no longer suspended, and waits: bad [m"
