@@ -310,6 +310,7 @@ def _lose_ended_logs(world: World, d: Disturbance) -> None:
     machine = world.machines.get(d.what)
     for run in machine.pods.values() if machine is not None else ():
         for instance in [each for each in run.logs if each < run.instance]:
+            world.oracle.failures.log_is_lost(run, instance)
             del run.logs[instance]
 
 

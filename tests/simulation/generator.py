@@ -16,6 +16,7 @@ from tests.simulation import (
     exit_codes,
     holds,
     interrupted_exits,
+    lost_logs,
     orphans,
     reimages,
     scheduled_jobs,
@@ -61,6 +62,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (lost_logs.FIRST_SEED, "lost logs", lost_logs.with_lost_logs),
     (changed_rollouts.FIRST_SEED, "changed rollouts", changed_rollouts.with_changed_rollouts),
     (
         interrupted_exits.FIRST_SEED,

@@ -35,4 +35,6 @@ def test_a_log_that_is_lost_makes_no_verdict_wrong(mode, task, at):
 
 def test_a_task_that_prints_its_token_only_once_waits_for_a_retry_if_its_log_is_lost():
     """As guarantees.md says: the proof is gone with the log."""
-    assert simulate(with_lost_logs("Log", Task("once", 3.0), 3.0)).kinds == {"stuck"}
+    result = simulate(with_lost_logs("Log", Task("once", 3.0), 3.0))
+    assert not result.violations
+    assert result.excused["stuck: lost log"]

@@ -18,6 +18,7 @@ from tests.simulation import (
     exit_codes,
     holds,
     interrupted_exits,
+    lost_logs,
     orphans,
     reimages,
     scheduled_jobs,
@@ -63,6 +64,8 @@ UNDONE_SELECTIONS = range(undone_selections.FIRST_SEED, undone_selections.FIRST_
 INTERRUPTED_EXITS = range(interrupted_exits.FIRST_SEED, interrupted_exits.FIRST_SEED + 40)
 # Those with changes of rollouts that are at work.
 CHANGED_ROLLOUTS = range(changed_rollouts.FIRST_SEED, changed_rollouts.FIRST_SEED + 40)
+# Those whose tasks lose their logs when they have ended.
+LOST_LOGS = range(lost_logs.FIRST_SEED, lost_logs.FIRST_SEED + 40)
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
@@ -79,6 +82,7 @@ RANGES = {
     "undone selections": UNDONE_SELECTIONS,
     "interrupted exits": INTERRUPTED_EXITS,
     "changed rollouts": CHANGED_ROLLOUTS,
+    "lost logs": LOST_LOGS,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.

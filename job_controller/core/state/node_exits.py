@@ -51,6 +51,7 @@ _EXITED_HINT: Final = (
     "the kubelet starts it again; have it wait after the token, as run-once does, or set "
     "spec.completion.mode to Exit"
 )
+_UNREAD_HINT: Final = "its log was not read, so whether it printed the token is not known"
 _MODE_HINT: Final = "if that is enough, set spec.completion.mode to Exit"
 
 
@@ -79,11 +80,22 @@ def task_failure(
     if context.now < moment:
         return None, moment
     reason = NodeReason.FAILURE_POLICY_RULE if fatal else NodeReason.BACKOFF_LIMIT_EXCEEDED
+    message = _failure_message(context, record, inputs, container)
+    return failed_record(record, reason, message, at=finished), None
+
+
+def _failure_message(
+    context: RunContext, record: NodeRecord, inputs: NodeInputs, container: Container
+) -> str:
+    """Return how the task ended. The token decides about exit 0, so an unread log is named."""
+    before = record.attempts_in_earlier_pods
+    end = task_ended(inputs.pod, record.finished_in_pod)
+    decides = context.spec.completion.mode == CompletionMode.LOG and record.exit_code == 0
+    if decides and not _was_read(inputs.evidence, end):
+        return f"exit 0 {_attempts(container, before)}; {_UNREAD_HINT}"
     # What is shown of a task that restarts is of its newest end, which the kubelet may have lost.
     is_shown = record.reason == NodeReason.RESTARTING
-    before = record.attempts_in_earlier_pods
-    message = record.message if is_shown else end_message(container, before)
-    return failed_record(record, reason, message, at=finished), None
+    return record.message if is_shown else end_message(container, before)
 
 
 def failure_in_earlier_pod(context: RunContext, inputs: NodeInputs) -> NodeRecord | None:
@@ -284,11 +296,8 @@ def end_message(container: Container, before: int = 0) -> str:
     reason, message = container.last_reason, container.last_message
     if container.state == "terminated":
         reason, message = container.reason, container.message
-    attempts = ended_count(container)
+    when = _attempts(container, before)
     how = f"exit {code}" if code is not None else "ended with an unknown exit code"
-    when = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
-    if before:
-        when += f" in its last pod, {before + attempts} in all"
     cause = (
         f" ({single_line(reason, REASON_LIMIT)})"
         if reason not in {"", "Error", "Completed"}
@@ -298,6 +307,13 @@ def end_message(container: Container, before: int = 0) -> str:
         return f"exit 0 without the token {when} ({_MODE_HINT})"
     detail = f": {single_line(message, MESSAGE_LIMIT)}" if message else ""
     return f"{how}{cause} {when}{detail}"
+
+
+def _attempts(container: Container, before: int) -> str:
+    """Return with which attempt the task ended: "after 3 attempts"."""
+    attempts = ended_count(container)
+    when = f"after {attempts} attempts" if attempts > 1 else "at the first attempt"
+    return when + (f" in its last pod, {before + attempts} in all" if before else "")
 
 
 def last_code(container: Container) -> int | None:

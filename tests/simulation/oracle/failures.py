@@ -24,6 +24,7 @@ INVARIANTS = (
         excuses={
             "grace": "The terminator could not read a token within the controller's grace period: "
             "its own requests failed, or the logs could not be read.",
+            "lost log": "The kubelet deleted the log of an attempt that had printed the token.",
         },
     ),
     Invariant(
@@ -50,6 +51,8 @@ class Failures:
         self.blamed: set[tuple[str, str | None]] = set()
         self.printed: set[tuple[str, int]] = set()
         self.refused: set[tuple[str, int]] = set()
+        self.lost: set[tuple[str, int]] = set()
+        self._unproved: set[tuple[str, str | None]] = set()
 
     # --- allowed failures --------------------------------------------------------------------
 
@@ -66,6 +69,13 @@ class Failures:
         """Note that an instance ended without having printed the token."""
         if (run.pod_uid, run.instance) not in self.printed:
             self.allow_failure_of(run)
+
+    def log_is_lost(self, run: PodRun, instance: int) -> None:
+        """Note that the kubelet deletes the log of an instance that has ended."""
+        if (run.pod_uid, instance) in self.printed:
+            self.lost.add((run.pod_uid, instance))
+            self._unproved.add((run.machine.name, self._oracle.job_of.get(run.pod_uid)))
+        self._oracle.evidence.results.cannot_be_asked(run)
 
     def allow_failure_of(self, run: PodRun) -> None:
         """Allow the Job of this pod to record the pod's node as failed."""
@@ -99,7 +109,7 @@ class Failures:
             if state == "Failed" and record.get("reason") == "DeadlineExceeded":
                 self.allow_failure(node, job_uid)  # `patience` has judged whether rightly so
             if state in {"Failed", "Unreachable"} and self.may_not_fail(node, job_uid):
-                self._accuse(f"{node} is called {state}: {record.get('message')}", node)
+                self._accuse(f"{node} is called {state}: {record.get('message')}", node, job_uid)
 
     def judge_end(self, old: Raw, new: Raw) -> None:
         """Judge a Job that is called failed for the first time."""
@@ -127,8 +137,10 @@ class Failures:
             return True
         return self._world.undisturbed_from["terminator"] >= self._world.loop.moment - 6.0
 
-    def _accuse(self, words: str, node: str = "") -> None:
+    def _accuse(self, words: str, node: str = "", job_uid: str = "") -> None:
         if self.is_unread(node):
             self._oracle.excuse("false failure", "grace")
+        elif (node, job_uid) in self._unproved:
+            self._oracle.excuse("false failure", "lost log")
         else:
             self._oracle.violate("false failure", words + self._oracle.timeouts.skews())

@@ -30,6 +30,10 @@ INVARIANTS = (
         "that the product cannot change. A Job with every node completed is deleted.",
         mutant="never_removes_gates",
         seed=3,
+        excuses={
+            "lost log": "The kubelet deleted the log of an attempt that had printed the token. The "
+            "next attempts print nothing.",
+        },
     ),
     Invariant(
         "counts",
@@ -304,7 +308,10 @@ class _Rest:
             instances.add((run.pod_uid, run.instance - 1))
         # A pod that a machine before this one has run has not proved anything about this one.
         tokens = world.oracle.evidence.tokens.get((node, self.desired[node]), ())
-        if instances & world.oracle.failures.printed and self.uid in tokens:
+        proofs = instances & world.oracle.failures.printed if self.uid in tokens else set()
+        if proofs & world.oracle.failures.lost:
+            world.oracle.excuse("stuck", "lost log")
+        elif proofs:
             self.violate("stuck", f"{node} has succeeded and is not in the ledger")
         return "active"
 

@@ -165,12 +165,24 @@ def test_mode_exit_takes_exit_0_for_success_and_waits_for_the_ledger():
 
 
 def test_exit_0_without_the_token_is_a_failure_in_mode_log():
-    record = assess(crashed(code=0, restarts=1)).record
+    was_read = Evidence("a-uid", pod_uid="pod-a-1", attempt=2)
+    record = assess(crashed(code=0, restarts=1), evidence=was_read).record
     assert record.state == "Failed"
     assert record.message == (
         "exit 0 without the token after 2 attempts "
         "(if that is enough, set spec.completion.mode to Exit)"
     )
+
+
+def test_exit_0_whose_log_was_not_read_does_not_claim_that_there_was_no_token():
+    earlier = Evidence("a-uid", pod_uid="pod-a-1", attempt=1)
+    for evidence in (None, earlier, Evidence("a-uid", pod_uid="another", attempt=2)):
+        record = assess(crashed(code=0, restarts=1), evidence=evidence).record
+        assert record.state == "Failed"
+        assert record.message == (
+            "exit 0 after 2 attempts; "
+            "its log was not read, so whether it printed the token is not known"
+        )
 
 
 def test_the_cause_of_an_end_is_shown():
