@@ -16,6 +16,8 @@ from tests.e2e.doc_shell import Shell, Watch
 STAND_INS = {"busybox:1.37": TASK_IMAGE}
 PRINTED_CLUSTER = "dsj-f2af6c"
 READ_SECONDS = 30
+# Each start of kubectl takes 0.1 s of CPU, which other tests wait for.
+LONGEST_PAUSE_SECONDS = 2.0
 WATCH_SECONDS = 60
 # How long a watch takes to begin; a later one sees the Job too, unless that is over by then.
 WATCH_HEAD_START_SECONDS = 1
@@ -58,7 +60,7 @@ class PageRunner:
 
     def _run(self, shell: Shell, step: Command) -> None:
         text = self._real(step.text)
-        deadline = time.monotonic() + READ_SECONDS
+        deadline, pause = time.monotonic() + READ_SECONDS, 0.5
         while True:
             code, printed = shell.run(text, stops_at_error=step.output is None)
             if step.must_succeed:
@@ -67,7 +69,8 @@ class PageRunner:
                 return
             if not step.is_read or time.monotonic() > deadline:
                 raise AssertionError(self._difference(step, printed))
-            time.sleep(0.5)
+            time.sleep(pause)
+            pause = min(1.5 * pause, LONGEST_PAUSE_SECONDS)
 
     def _watch(self, step: Command) -> Watch:
         watch = Watch(self._real(step.text), self._clone, self._environment)

@@ -81,10 +81,9 @@ def test_containerds_unit_raises_limits_only_where_it_may():
     assert rootfs.containerd_unit(unit, restricted=True) == "ExecStart=/usr/bin/containerd\n"
 
 
-def test_the_container_specification_gets_kinds_hook_and_loses_limits():
+def test_the_container_specification_loses_limits_and_has_no_hook():
     spec = rootfs.container_spec({"process": {"rlimits": [1], "args": ["x"]}})
-    assert spec["process"] == {"args": ["x"]}
-    assert spec["hooks"] == {"createContainer": [rootfs.PRODUCT_HOOK]}
+    assert spec == {"process": {"args": ["x"]}}
 
 
 def test_libraries_are_read_from_ldd():
