@@ -211,6 +211,31 @@ def test_a_file_that_cannot_run_is_found_before_any_runs(task):
     assert task.output == ""
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_what_is_no_file_is_not_passed_over(task, kind):
+    """A link that leads nowhere was left out, and the node completed without that script."""
+    task.script("a", 'echo x >> "$OUT/runs"')
+    if kind == "link":
+        (task.folder / "task.d" / "b").symlink_to("nowhere")
+    else:
+        os.mkfifo(task.folder / "task.d" / "b")
+    assert task.run() == 126
+    assert f"cannot run {task.folder}/task.d/b: it is no file" in task.errors
+    assert not (task.folder / "runs").exists()
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o644])
+def test_a_byte_order_mark_is_named_before_anything_runs(task, mode):
+    """With it the kernel sees no #! line: a shell ran the script, whatever its language."""
+    task.script("a", 'echo x >> "$OUT/runs"')
+    path = task.folder / "task.d" / "b"
+    path.write_text("\ufeff#!/usr/bin/env python3\nimport os\ntrue\n")
+    path.chmod(mode)
+    assert task.run() == 126
+    assert "task.d/b: a byte order mark is before its first character" in task.errors
+    assert not (task.folder / "runs").exists()
+
+
 def test_subdirectories_are_not_scripts(task):
     task.script("a", "echo a")
     (task.folder / "task.d" / "lib").mkdir()
@@ -463,6 +488,32 @@ def test_a_try_that_was_killed_counts(task):
     assert task.run(ATTEMPTS_LIMIT="1") == -signal.SIGKILL
     assert task.run(ATTEMPTS_LIMIT="1") == 1
     assert (task.folder / "runs").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(("text", "tries", "code"), [("", 2, 7), ("2 \n", 1, 1), ("x y\n", 2, 7)])
+def test_a_damaged_count_of_tries_is_no_way_around_the_limit(task, text, tries, code):
+    """A node that loses its power while it writes the file may leave it empty."""
+    task.script("10-fail", 'echo x >> "$OUT/runs"; exit 7')
+    assert task.run(ATTEMPTS_LIMIT="2") == 7
+    (file,) = (task.folder / "state").iterdir()
+    file.write_text(text)
+    assert [task.run(ATTEMPTS_LIMIT="2") for _ in range(2)] == [code if tries == 1 else 7, code]
+    assert (task.folder / "runs").read_text() == "x\n" * tries
+    assert task.errors == "run-once: not started again: 2 is the limit of starts in this pod\n"
+
+
+def test_the_count_of_tries_is_on_the_disk_before_the_work_begins(task):
+    """Else work that takes its node down is tried without end."""
+    if task.shell[0] == "busybox":
+        pytest.skip("its sh runs its own programs, whatever PATH says")
+    programs = task.folder / "bin"
+    programs.mkdir()
+    (programs / "sync").write_text('#!/bin/sh\necho sync "$@"; cat "$@"\n')
+    (programs / "sync").chmod(0o755)
+    task.script("10-work", "echo works; exit 7")
+    assert task.run(ATTEMPTS_LIMIT="2", PATH=f"{programs}:{os.environ['PATH']}") == 7
+    assert task.lines[0].startswith(f"sync {task.folder}/state/attempts-")
+    assert task.lines[1:3] == ["1 1", "works"]
 
 
 def test_without_a_limit_it_is_tried_each_time(task):
