@@ -103,7 +103,11 @@ def _fail(error: Exception, target: Target = _ANYWHERE) -> NoReturn:
 def read_script(path: Path) -> str:
     """Return the text of a script; the command ends with a sentence if that cannot be read."""
     try:
-        return path.read_text("utf-8")
+        # A byte order mark is no part of the text: with it, the first line names no interpreter.
+        text = path.read_text("utf-8-sig")
+        if text.strip():
+            return text
+        what, way = "it is empty", "Write the script, or name another file."
     except UnicodeDecodeError:
         what, way = "it is no text in UTF-8", "Put a program that is no script into an image."
     except OSError as error:

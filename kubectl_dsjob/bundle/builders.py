@@ -62,6 +62,14 @@ async def build(builder: Builder, context: Path, image: str) -> None:
 
 async def save(builder: Builder, image: str, file: Path) -> None:
     """Write the image as an archive that `docker load` reads, in place of an older one."""
+    try:
+        await _save(builder, image, file)
+    except OSError as error:
+        way = "Name a file in a folder that exists, and that you may write to."
+        raise CliError(f"cannot write {file}: {error.strerror}", way, ExitCode.USAGE) from error
+
+
+async def _save(builder: Builder, image: str, file: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".dsjob-", dir=file.parent) as folder:
         new = Path(folder) / "image.tar"
         match builder:

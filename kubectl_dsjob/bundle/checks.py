@@ -12,7 +12,7 @@ from kubectl_dsjob.bundle.problems import Problem
 
 # The programs of the task image that may begin a script (images/task: Debian slim).
 INTERPRETERS: Final = frozenset(
-    {"sh", "dash", "bash", "rbash", "perl", "awk", "mawk", "sed", "env"}
+    {"sh", "dash", "bash", "rbash", "busybox", "perl", "awk", "mawk", "sed", "env"}
 )
 _FOLDERS: Final = frozenset({"/bin", "/usr/bin"})
 _ELF: Final = b"\x7fELF"
@@ -72,6 +72,9 @@ def _check(file: BundleFile, *, is_base_ours: bool) -> Iterator[Problem]:
     words = interpreter(file.content)
     if not words or not words[0].startswith("/"):
         yield _no_interpreter(file, words)
+    elif _is_env_misled(words):
+        fix = f"make #!{words[0]} -S {words[1]} its first line"
+        yield Problem(file.path, f"env looks for a program named {words[1]!r}", fix, 1)
     elif is_base_ours:
         yield from _unknown(file, words)
     if (line := _line_with_cr(file.content)) and b"\0" not in file.content:
@@ -85,6 +88,13 @@ def _no_interpreter(file: BundleFile, words: Iterable[str]) -> Problem:
         message += " by its full path"
     fix = "make #!/bin/sh its first line; a file that is no script goes into a subfolder"
     return Problem(file.path, message, fix, 1)
+
+
+def _is_env_misled(words: list[str]) -> bool:
+    """Return whether `env` gets a program and its options as one word, as the kernel gives it."""
+    is_env = PurePosixPath(words[0]).name == "env"
+    rest = "".join(words[1:])
+    return is_env and not rest.startswith("-") and len(rest.split()) > 1
 
 
 def _unknown(file: BundleFile, words: list[str]) -> Iterator[Problem]:

@@ -82,10 +82,12 @@ def write_context(folder: Folder, base: str, target: Path) -> None:
     """Write Dockerfile and files below `target`, which is an empty folder."""
     (target / "Dockerfile").write_text(dockerfile(base), "utf-8")
     tasks = target / "task.d"
-    tasks.mkdir(mode=0o755)
+    tasks.mkdir()
     for file in folder.files:
         path = tasks / file.path
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.content)
-        # For all users: spec.template may run the task as any of them.
+    # For all users: spec.template may run the task as any of them. Not by the mode of mkdir, from
+    # which the user's umask takes rights.
+    for path in (tasks, *tasks.rglob("*")):
         path.chmod(0o755)

@@ -28,7 +28,8 @@ async def lint(folder: Folder, tasks: Path) -> list[Problem]:
     problems: list[Problem] = []
     for file in folder.scripts:
         shell = shell_of(file.content)
-        if not shell or b"\r\n" in file.content:
+        # What follows an archive's own script is no text: the shell ends before it.
+        if not shell or b"\r\n" in file.content or b"\0" in file.content:
             continue
         found = await _parse(file, tasks / file.path, shell)
         problems += found
@@ -42,10 +43,14 @@ async def _parse(file: BundleFile, path: Path, shell: str) -> list[Problem]:
     if program is None:
         return []
     # Without BASH_ENV and ENV: bash reads the file that they name, even with -n.
+    # bash parses such patterns only when it is told of them. With -n it does not run the `shopt`.
+    options = ["-O", "extglob"] if shell == "bash" and b"extglob" in file.content else []
     environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}
     try:
         ended = await run_program(
-            [program, "-n", str(path)], timeout_seconds=_TIMEOUT_SECONDS, environment=environment
+            [program, *options, "-n", str(path)],
+            timeout_seconds=_TIMEOUT_SECONDS,
+            environment=environment,
         )
     except (OSError, TimeoutError):
         return []

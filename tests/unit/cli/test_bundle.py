@@ -81,6 +81,8 @@ def test_an_error_has_its_line_and_a_fix(tmp_path, text, line, word):
         b"#!/bin/sh\n",
         b"#! /bin/bash -e\n",
         b"#!/usr/bin/env bash\n",
+        b"#!/usr/bin/env -S bash -e\n",
+        b"#!/bin/busybox sh\n",
         b"\x7fELF\x02\r\n",
         b"#!/bin/sh",
     ],
@@ -88,6 +90,14 @@ def test_an_error_has_its_line_and_a_fix(tmp_path, text, line, word):
 def test_what_run_once_can_run_is_accepted(tmp_path, text):
     script(tmp_path / "x", text)
     assert problems(tmp_path) == []
+
+
+def test_options_for_a_program_that_env_looks_for_need_a_word_of_their_own(tmp_path):
+    """The kernel gives `env` all of them as one word: exit code 127 on each node."""
+    script(tmp_path / "x", "#!/usr/bin/env bash -e\n:\n")
+    (found,) = problems(tmp_path, is_base_ours=False)
+    assert found.message == "env looks for a program named 'bash -e'"
+    assert found.fix == "make #!/usr/bin/env -S bash -e its first line"
 
 
 def test_an_interpreter_of_another_base_is_not_judged(tmp_path):
@@ -199,6 +209,21 @@ def test_the_context_has_the_checked_files_and_a_dockerfile(tmp_path):
     assert (out / "task.d" / "lib" / "data").read_text() == "data"
 
 
+def test_the_context_can_be_read_by_all_whatever_the_users_umask_is(tmp_path):
+    """The task may have any user, and Docker keeps the modes of folders."""
+    script(tmp_path / "in" / "10-x")
+    script(tmp_path / "in" / "lib" / "more" / "data", "data")
+    (tmp_path / "out").mkdir()
+    umask = os.umask(0o077)
+    try:
+        context.write_context(read_folder(tmp_path / "in"), "base:v1", tmp_path / "out")
+    finally:
+        os.umask(umask)
+    tasks = tmp_path / "out" / "task.d"
+    modes = {each.stat().st_mode & 0o777 for each in (tasks, *tasks.rglob("*"))}
+    assert modes == {0o755}
+
+
 def test_the_tag_is_that_of_the_content(tmp_path):
     script(tmp_path / "10-x")
 
@@ -241,6 +266,16 @@ def test_the_manifest_says_what_runs_and_in_which_order(tmp_path, count):
     assert text == (GOLDEN / f"{count}.yaml").read_text()
     assert yaml.safe_load(text) == job
     assert yaml.safe_load(format_manifest(job, read_folder(tmp_path), Output.JSON)) == job
+
+
+def test_a_script_that_prints_the_default_token_completes_nothing(tmp_path):
+    """It completed the node before the scripts after it had run."""
+    tokens = {
+        bundle_job(JobWish("fix"), image, "fix", "")["spec"]["completion"]["token"]
+        for image in ("r/fix:1", "r/fix:2")
+    }
+    assert len(tokens) == 2
+    assert all(token.startswith("completed-") and len(token) == 22 for token in tokens)
 
 
 def test_of_a_manifest_only_the_image_is_replaced():

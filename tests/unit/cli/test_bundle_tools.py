@@ -77,6 +77,14 @@ async def test_a_script_is_parsed_by_its_own_shell(folder, tmp_path):
 
 
 @pytest.mark.usefixtures("programs")
+async def test_what_a_shell_runs_and_cannot_parse_as_a_whole_is_accepted(folder, tmp_path):
+    script(folder, "10-patterns", "#!/bin/bash\nshopt -s extglob\nrm -f /x/!(kept|new)\n")
+    (folder / "20-archive").write_bytes(b"#!/bin/sh\ntail -n +4 $0 | tar x\nexit\n)if \0)\n")
+    (folder / "20-archive").chmod(0o755)
+    assert await lint(folder, tmp_path) == []
+
+
+@pytest.mark.usefixtures("programs")
 async def test_no_script_is_run_and_neither_is_what_bash_reads_at_its_start(
     folder, tmp_path, monkeypatch
 ):
@@ -172,6 +180,15 @@ async def test_an_image_is_built_saved_pushed_and_loaded(
     assert archive.read_text() == "archive\n"
     assert (tmp_path / "loaded").read_text() == "archive\na b\n"
     assert [each.name for each in tmp_path.glob(".dsjob*")] == []
+
+
+@pytest.mark.parametrize("name", ["nowhere/out.tar", "folder"])
+async def test_an_archive_that_cannot_be_written_is_named(tmp_path, programs, name):
+    programs("docker", RECORD)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(CliError, match=f"cannot write {tmp_path / name}: ") as caught:
+        await builders.save(Builder.DOCKER, "r.example/fix:v1", tmp_path / name)
+    assert caught.value.way_out
 
 
 async def test_a_failed_build_shows_the_end_of_its_output(folder, programs, capsys):

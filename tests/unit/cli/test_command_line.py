@@ -256,6 +256,27 @@ def test_a_script_that_is_no_text_is_a_usage_error(tmp_path, capsys):
     assert "no text in UTF-8" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [[], ["--image", "busybox:1.37"]])
+def test_a_script_that_is_empty_is_a_usage_error(tmp_path, capsys, options):
+    """With an image, a Job was created that ran the image's own command."""
+    script = tmp_path / "empty"
+    script.write_text("\ufeff \n")
+    with pytest.raises(SystemExit) as caught:
+        app(["run", "x", "--script", str(script), *options, "--dry-run=client", "-n", "cli"])
+    assert caught.value.code == 2
+    assert f"cannot read the script {script}: it is empty" in capsys.readouterr().err
+
+
+def test_a_byte_order_mark_is_no_part_of_a_script(tmp_path, capsys):
+    """Behind one, the first line names no interpreter: sh ran a script of any language."""
+    script = tmp_path / "script"
+    script.write_bytes(b"\xef\xbb\xbf#!/bin/bash\r\necho\r\n")
+    with pytest.raises(SystemExit):
+        app(["run", "x", "--script", str(script), "--dry-run=client", "-n", "cli"])
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed["spec"]["script"] == "#!/bin/bash\necho\n"
+
+
 def test_a_namespace_that_does_not_exist_has_a_way_out():
     details = {"name": "nons", "kind": "namespaces"}
     shown = as_cli_error(NotFound("x", request="create jobs", details=details))
