@@ -185,6 +185,11 @@ def _containers(job: Job, settings: Settings) -> dict[str, Any]:
     return {"initContainers": [task], "containers": [pause]}
 
 
+def _verbatim(value: str) -> str:
+    """Return what Kubernetes makes this value of: in variables it replaces `$(NAME)` and `$$`."""
+    return value.replace("$", "$$") if "$(" in value or "$$" in value else value
+
+
 def _task_container(job: Job, settings: Settings) -> dict[str, Any]:
     spec = job.spec
     env: list[dict[str, Any]] = [
@@ -193,7 +198,7 @@ def _task_container(job: Job, settings: Settings) -> dict[str, Any]:
             "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}},
         },
         {"name": names.ENV_STATE, "value": names.STATE_MOUNT_PATH},
-        {"name": names.ENV_TOKEN, "value": job.completion_token or settings.token},
+        {"name": names.ENV_TOKEN, "value": _verbatim(job.completion_token or settings.token)},
     ]
     if all(rule.action != RuleAction.IGNORE for rule in spec.failure_policy.rules):
         env.append({"name": names.ENV_ATTEMPTS_LIMIT, "value": str(spec.backoff_limit + 1)})

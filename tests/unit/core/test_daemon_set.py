@@ -115,6 +115,21 @@ def test_the_task_gets_the_token():
     assert {e["name"]: e.get("value") for e in container()["env"]}["COMPLETION_TOKEN"] == "done"
 
 
+@pytest.mark.parametrize(
+    ("token", "value"),
+    [
+        ("done$", "done$"),
+        ("done $(NODE_NAME)", "done $$(NODE_NAME)"),
+        ("a$$b $", "a$$$$b $$"),
+        ("$$(X)", "$$$$(X)"),
+    ],
+)
+def test_the_task_gets_the_token_that_the_terminator_looks_for(token, value):
+    """Kubernetes replaces `$(NAME)` and `$$` in variables: no node completed."""
+    spec = replace(SEED, completion=Completion(token=token))
+    assert {e["name"]: e.get("value") for e in container(spec)["env"]}["COMPLETION_TOKEN"] == value
+
+
 def test_template_is_merged_over_the_generated_pod():
     template = {
         "metadata": {"labels": {"team": "x", "job": "forged"}, "annotations": {"a": "b"}},
