@@ -1,5 +1,8 @@
 """Examples of jobs on nodes: each says what it replaces, and no pod of any has credentials."""
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -36,6 +39,43 @@ def test_an_example_says_in_its_first_line_what_it_replaces(name):
     assert title.startswith("# ")
     assert first.startswith("It replaces ")
     assert "\n" not in first
+
+
+@pytest.mark.skipif(shutil.which("ionice") is None, reason="the sweep yields the disk to others")
+@pytest.mark.parametrize("name", ["23-nightly-sweep", "26-sweep-in-a-window"])
+@pytest.mark.parametrize("directory", ["link/cache", "cache-link", "..", "other/../other", "cache"])
+def test_a_sweep_leaves_its_directory_through_no_link_on_the_way(tmp_path, name, directory):
+    """Any user may make such a link below `/var/tmp`, also while the sweep begins."""
+    target = tmp_path / "target"
+    for folder in ("cache", "other/cache"):
+        (target / folder).mkdir(parents=True)
+    (target / "link").symlink_to("other")
+    (target / "cache-link").symlink_to("cache")
+    files = [tmp_path / "old", target / "cache" / "old", target / "other" / "cache" / "old"]
+    for file in files:
+        file.touch()
+        os.utime(file, (0, 0))
+    raw = yaml.safe_load((EXAMPLES / name / "scheduledjob.yaml").read_text(encoding="utf-8"))
+    script = raw["spec"]["jobTemplate"]["spec"]["script"]
+    assert script.count("/basetarget/") == 1
+    script = script.replace("/basetarget/", f"{target}/")
+    ended = subprocess.run(
+        ["bash", "-c", script, "script", directory, "7"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    left = [file for file in files if file.exists()]
+    if directory == "cache":
+        assert (ended.returncode, left) == (0, [files[0], files[2]])
+    else:
+        assert left == files
+    if "/" in directory:
+        assert (ended.returncode, ended.stdout) == (
+            2,
+            f"refused: {directory} is not a plain path below the mounted directory\n",
+        )
 
 
 @pytest.mark.parametrize(
