@@ -134,6 +134,16 @@ def test_scripts_run_in_order_with_the_containers_arguments(task):
     assert task.errors == ""
 
 
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C.UTF-8"}, {"LC_ALL": ""}])
+def test_scripts_have_the_locale_of_the_image_and_run_in_the_order_of_bytes(task, locale):
+    """All of them had `LC_ALL=C`, whatever the image or the template set."""
+    for name in ("b", "B", "a"):
+        task.script(name, 'echo "${0##*/} ${LC_ALL-none}"')
+    task.complete(**locale)
+    expected = locale.get("LC_ALL", "none")
+    assert list(filter(None, task.lines)) == [*(f"{x} {expected}" for x in "Bab"), "done"]
+
+
 def test_both_outputs_pass_through_in_their_order(task):
     task.script("a", "echo out; echo err >&2; echo more")
     task.complete()
