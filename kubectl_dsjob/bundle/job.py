@@ -19,6 +19,18 @@ from kubectl_dsjob.outputs import Output
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _FILE_LIMIT: Final = 1024 * 1024
+_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads dates, and numbers with colons such as `22:30`, as texts, as kubectl does."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        tag = super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+        if kind is yaml.ScalarNode and (tag == _TIMESTAMP or (tag in _NUMBERS and ":" in value)):
+            return self.DEFAULT_SCALAR_TAG
+        return tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +101,11 @@ def _from_template(wish: JobWish, image: str) -> dict[str, Any]:
     if len(wish.template) > _FILE_LIMIT:
         raise CliError("the file of --job is longer than 1 MiB", way, ExitCode.USAGE)
     try:
-        found = yaml.safe_load(wish.template)
+        # A SafeLoader, as `yaml.safe_load` has.
+        found = yaml.load(wish.template, _Loader)  # noqa: S506
+    except RecursionError:
+        text = "the file of --job is nested too deep"
+        raise CliError(text, way, ExitCode.USAGE) from None
     except yaml.YAMLError as error:
         text = f"the file of --job is no YAML of one object: {error}"
         raise CliError(text, way, ExitCode.USAGE) from error

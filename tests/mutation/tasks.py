@@ -116,7 +116,8 @@ def completion_by_pod(pod: Mapping[str, Any]) -> dict[str, Any]:
         if variable["name"] == names.ENV_TOKEN
     )
     token = next(tokens, None)
-    return {"token": token} if token else {}
+    # As the kubelet does: `$$` is `$`.
+    return {"token": token.replace("$$", "$")} if token else {}
 
 
 def can_complete(spec: Mapping[str, Any]) -> bool:

@@ -291,9 +291,34 @@ def test_of_a_manifest_only_the_image_is_replaced():
     assert job["metadata"]["labels"] == {"a": "b", "daemonset.darkowlzz.space/bundle": "fix"}
 
 
+def test_a_manifest_is_read_as_kubectl_reads_it():
+    """A date ended `-o json` and `--watch` with a traceback; 22:30 was 1350."""
+    text = """
+        apiVersion: daemonset.darkowlzz.space/v1beta1
+        kind: Job
+        metadata: {name: mine, annotations: {reviewed: 2026-11-01}}
+        spec: {args: [22:30, "1", 2026-11-01T10:00:00Z, 1:2:3.5], backoffLimit: 3, cordon: yes}
+    """
+    job = bundle_job(JobWish("other", template=text), "new:v2", "fix", "")
+    assert job["metadata"]["annotations"] == {"reviewed": "2026-11-01"}
+    assert job["spec"] == {
+        "args": ["22:30", "1", "2026-11-01T10:00:00Z", "1:2:3.5"],
+        "backoffLimit": 3,
+        "cordon": True,
+        "image": "new:v2",
+    }
+
+
 @pytest.mark.parametrize(
     "text",
-    ["[", "a", "kind: Job\napiVersion: batch/v1\n", "a: b\n---\nc: d\n", "x" * (1024 * 1024 + 1)],
+    [
+        "[" * 100_000,
+        "[",
+        "a",
+        "kind: Job\napiVersion: batch/v1\n",
+        "a: b\n---\nc: d\n",
+        "x" * (1024 * 1024 + 1),
+    ],
 )
 def test_a_manifest_that_is_no_job_is_refused(text):
     with pytest.raises(CliError):
