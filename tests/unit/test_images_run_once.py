@@ -526,6 +526,21 @@ def test_the_count_of_tries_is_on_the_disk_before_the_work_begins(task):
     assert task.lines[1:3] == ["1 1", "works"]
 
 
+def test_work_does_not_begin_after_a_signal(task):
+    """The first process of a container ignores signals for which it has no trap."""
+    if task.shell[0] == "busybox":
+        pytest.skip("its sh runs its own programs, whatever PATH says")
+    programs = task.folder / "bin"
+    programs.mkdir()
+    (programs / "sync").write_text("#!/bin/sh\necho writing; sleep 0.5\n")
+    (programs / "sync").chmod(0o755)
+    task.script("10-work", "echo works")
+    process = task.start(ATTEMPTS_LIMIT="2", PATH=f"{programs}:{os.environ['PATH']}")
+    task.wait_for(lambda: "writing" in task.lines)
+    assert stop(process) == 143
+    assert task.lines == ["writing"]
+
+
 def test_without_a_limit_it_is_tried_each_time(task):
     task.script("10-fail", 'echo x >> "$OUT/runs"; exit 7')
     assert [task.run() for _ in range(3)] == [7, 7, 7]
