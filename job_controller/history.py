@@ -37,6 +37,7 @@ class History:
         self._dependencies = dependencies
         self._writer = writer
         self._reports = reports
+        self._since = dependencies.clock.now()
         # When which change of the report of which UID was refused, by the monotonic clock.
         self._refused: dict[tuple[str, str], float] = {}
 
@@ -57,6 +58,7 @@ class History:
             limit=settings.history_limit,
             max_age_seconds=settings.history_max_age_seconds,
             now=now,
+            since=self._since,
         )
         # The cache of Jobs may be behind that of reports: the Job may exist after all.
         found = await self._writer.find_job(key) if closing or expired else None

@@ -19,6 +19,10 @@ from daemonset_job.api.times import add_seconds, whole_seconds
 from job_controller.core.render.run_history import append_history
 from job_controller.core.render.timeline import drop_current_lines
 
+# What is due is sent, or given up and reported, within this time: after the hour for which it is
+# tried, or after the start of a controller. A receiver may request a pause of 5 minutes meanwhile.
+_SETTLING_SECONDS = 600.0
+
 
 def closed_status(report: JobReport, now: datetime) -> ReportStatus | None:
     """Return the last status of a report whose Job is deleted, None when it is closed already.
@@ -56,12 +60,14 @@ def expired_reports(
     limit: int,
     max_age_seconds: float | None,
     now: datetime,
+    since: datetime | None = None,
 ) -> tuple[list[JobReport], datetime | None]:
     """Return the reports of one Job name beyond the history limits, and when the next one expires.
 
     Of the finished runs, the newest `limit` are kept, none longer than `max_age_seconds`. A run
     counts as one however many shards it has. The report of the current Job always stays. That
-    of a run of which a receiver is yet to be notified stays for an hour at most.
+    of a run of which a receiver is yet to be notified stays until that is over. It takes an hour,
+    and the time to give up. `since` is when this controller began to notify receivers.
     """
     runs: dict[str, list[JobReport]] = {}
     for report in reports:
@@ -71,7 +77,7 @@ def expired_reports(
     wakes: list[datetime] = []
     expired: list[JobReport] = []
     for run in by_age[limit:]:
-        given_up = _given_up_at(run)
+        given_up = _given_up_at(run, since)
         if given_up is not None and given_up > now:
             wakes.append(given_up)
         else:
@@ -80,6 +86,7 @@ def expired_reports(
         if max_age_seconds is None:
             break
         end = add_seconds(_ended(run), max_age_seconds)
+        end = max(end, _given_up_at(run, since) or end)
         if end <= now:
             expired.extend(run)
         else:
@@ -102,15 +109,18 @@ def excess_reports(reports: Iterable[JobReport], count: int) -> list[JobReport]:
     return excess
 
 
-def _given_up_at(run: list[JobReport]) -> datetime | None:
-    """Return until when receivers are still notified of a run, None if none is to be any more."""
+def _given_up_at(run: list[JobReport], since: datetime | None) -> datetime | None:
+    """Return when all that is due of a run is sent or given up, None if nothing is due."""
     due = [
         occurrence.time
         for report in run
         for name in report.status.notifications
         for occurrence in report.status.due_notifications(name)
     ]
-    return add_seconds(max(due), DELIVERY_LIMIT_SECONDS) if due else None
+    if not due:
+        return None
+    given_up = add_seconds(max(due), DELIVERY_LIMIT_SECONDS)
+    return add_seconds(max(given_up, since or given_up), _SETTLING_SECONDS)
 
 
 def _ended(run: list[JobReport]) -> datetime:

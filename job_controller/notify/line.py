@@ -42,6 +42,9 @@ REPORTS_AT_ONCE: Final = 4
 # receiver had taken another one right before it waits for longer, and holds up no others.
 RECEIVER_BACKOFF_SECONDS: Final = (1.0, 30.0)
 _KEY_BACKOFF_SECONDS: Final = (1.0, 30.0)
+# A receiver that has taken nothing for this time is away. One try may fail for another reason: the
+# network of a controller that has just started is not there yet.
+AWAY_SECONDS: Final = 60.0
 # They concern the message: the same one would be refused again.
 _REFUSALS: Final = frozenset(
     {
@@ -90,6 +93,8 @@ class Line:
         # By the monotonic clock: when the next notification may be sent.
         self._free_at = 0.0
         self._last_problem = ""
+        # By the monotonic clock: since when each try has failed, None if the last one did not.
+        self._failing_since: float | None = None
 
     @property
     def waiting(self) -> int:
@@ -139,11 +144,14 @@ class Line:
         return None if due is None else (report, delivery, due)
 
     def _was_tried(self, place: Place) -> bool:
-        """Return whether the receiver has not taken what was sent last, of this report or at all.
+        """Return whether a try of this report has failed, or all tries have for a while.
 
         Not so if no controller was there for longer than a notification is tried.
         """
-        return bool(self._last_problem) or self._queue.failures(place) > 0
+        if self._queue.failures(place):
+            return True
+        now, since = self._dependencies.clock.monotonic(), self._failing_since
+        return since is not None and now - since >= AWAY_SECONDS
 
     async def _try(
         self, report: JobReport, due: Notification, *, was_tried: bool
@@ -169,6 +177,7 @@ class Line:
             raise self._failed(_status_words(answer), answer.excerpt)
         self._backoff.reset()
         self._last_problem = ""
+        self._failing_since = None
         return SendResult.SENT, ""
 
     async def _send(self, report: JobReport, due: Notification) -> Answer:
@@ -208,6 +217,8 @@ class Line:
         is_away = self._backoff.failures > 0
         self._hold(self._backoff.next_seconds())
         self._last_problem = words
+        if self._failing_since is None:
+            self._failing_since = self._dependencies.clock.monotonic()
         self._dependencies.metrics.notifications.count_error(self._name)
         self._log(words, detail)
         return NotSentError(words, is_away=is_away)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from daemonset_job.kube.client.resource import JOB_REPORTS
+from daemonset_job.kube.client.resource import EVENTS, JOB_REPORTS
 from tests.contract.controller_cluster import FakeCluster, running, until, virtual_clock
 from tests.contract.controller_runs import put_ended_report
 from tests.contract.fake_receiver import configured
@@ -102,3 +102,61 @@ async def test_records_that_hang_in_some_namespaces_delay_no_notification_of_oth
         assert own == [f"default/run-{number} Succeeded" for number in range(3)]
         found = server.get(JOB_REPORTS, "mistaken-0", "default")
         assert found["status"]["notifications"]["unknown"].get("message")
+
+
+async def test_a_first_try_that_fails_gives_up_nothing_that_waited_while_no_controller_was_there(
+    server, cluster, receiver, tmp_path
+):
+    for number in range(8):
+        put_ended_report(cluster, "default", f"job{number}")
+    await asyncio.sleep(7200)
+
+    def be_back():
+        receiver.status = 503 if len(receiver.got) == 1 else 200
+
+    receiver.on_request = be_back
+    async with running(server, receivers=(configured(tmp_path, "ops", receiver.url),)):
+        await until(lambda: len(set(receiver.events)) == 8, 120)
+
+
+async def test_after_a_time_without_a_controller_a_receiver_that_is_away_delays_no_end_of_the_tries(
+    server, cluster, receiver, tmp_path
+):
+    for number in range(8):
+        put_ended_report(cluster, "default", f"job{number}")
+    await asyncio.sleep(7200)
+    receiver.status = 503
+    async with running(server, receivers=(configured(tmp_path, "ops", receiver.url),)):
+        await until(lambda: all(failed(each) for each in server.list(JOB_REPORTS)), 120)
+        assert len(receiver.got) < 12
+
+
+def failed(report):
+    return report["status"]["notifications"]["ops"].get("failed")
+
+
+async def test_the_history_deletes_no_report_before_its_notification_is_given_up_and_told(
+    server, cluster, receiver, tmp_path
+):
+    receiver.status = 503
+    receivers = (configured(tmp_path, "ops", receiver.url),)
+    async with running(server, receivers=receivers, history_limit=0):
+        put_ended_report(cluster, "default", "sample")
+        await asyncio.sleep(3590)
+        assert not server.list(EVENTS)
+        await until(lambda: server.list(EVENTS), 60)
+        await until(lambda: not server.list(JOB_REPORTS), 60)
+    assert cluster.events() == ["NotificationNotSent"]
+
+
+@pytest.mark.parametrize("limit", [{"history_limit": 0}, {"history_max_age_seconds": 60}])
+async def test_a_slow_receiver_gets_all_that_waited_while_no_controller_was_there(
+    server, cluster, receiver, tmp_path, limit
+):
+    for number in range(8):
+        put_ended_report(cluster, "default", f"job{number}")
+    await asyncio.sleep(7200)
+    receiver.delay_seconds = 2
+    async with running(server, receivers=(configured(tmp_path, "ops", receiver.url),), **limit):
+        await until(lambda: not server.list(JOB_REPORTS), 120)
+    assert len(set(receiver.events)) == 8

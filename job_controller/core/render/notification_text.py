@@ -6,6 +6,7 @@ message of Slack they neither format, nor link, nor call anybody.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeGuard
 
@@ -22,8 +23,12 @@ MESSAGE_LIMIT: Final = 1024
 _NAMES_LIMIT: Final = 512
 # Mattermost and others, which take the same messages, look in plain text for @channel, addresses,
 # and links such as [words](address), to which `mrkdwn` makes no difference. Slack links addresses.
-# A character without width in the middle of these parts keeps them from being seen.
-_BROKEN: Final = {"@": ("@", ""), "://": (":", "//"), "](": ("]", "("), "www.": ("www", ".")}
+# Mattermost takes www1.host for one, and its clients http:host. A character without width after
+# each of these parts keeps them from being seen.
+_BROKEN: Final = re.compile(
+    r"@|:(?=//)|\](?=\()|www\d{0,3}(?=\.)|(?<![a-z0-9])(?:https?|ftp|mailto|tel):(?=\S)",
+    re.ASCII | re.IGNORECASE,
+)
 _NO_WIDTH: Final = "\u200b"
 _STARTED: Final = "the run started"
 
@@ -93,9 +98,7 @@ def _escape(text: str) -> str:
     """Return a text in which Slack finds no control sequence, such as <!channel>, name or link."""
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(character, entity)
-    for part, (before, after) in _BROKEN.items():
-        text = text.replace(part, f"{before}{_NO_WIDTH}{after}")
-    return text
+    return _BROKEN.sub(rf"\g<0>{_NO_WIDTH}", text)
 
 
 def _message(occurrence: Occurrence) -> str:

@@ -3,6 +3,9 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from daemonset_job.api.history_entry import HistoryEntry
+from daemonset_job.api.notifications import Delivery
+from daemonset_job.api.reasons import HistoryReason
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import parse_phase
@@ -24,9 +27,9 @@ def report(uid, minutes_old, shard=0, phase="Succeeded"):
     )
 
 
-def expired(reports, limit=10, age=None, living=""):
+def expired(reports, limit=10, age=None, living="", now=NOW, since=None):
     found, wake = expired_reports(
-        reports, current_uid=living, limit=limit, max_age_seconds=age, now=NOW
+        reports, current_uid=living, limit=limit, max_age_seconds=age, now=now, since=since
     )
     return sorted(r.name for r in found), wake
 
@@ -53,6 +56,26 @@ def test_reports_older_than_the_limit_are_deleted_on_time():
     names, wake = expired(reports, age=600.0)
     assert names == ["r-old-0"]
     assert wake == NOW + timedelta(minutes=9)
+
+
+def test_a_report_stays_until_its_notification_is_sent_or_given_up():
+    ended = NOW - timedelta(minutes=65)
+    entry = HistoryEntry(ended, HistoryReason.COMPLETED, "done")
+    due = {"ops": Delivery(("Succeeded",))}
+    waiting = report("due", 65)
+    status = replace(waiting.status, completion_time=ended, history=(entry,), notifications=due)
+    waiting = replace(waiting, status=status)
+    given_up = NOW + timedelta(minutes=5)
+    assert expired([waiting], limit=0) == ([], given_up)
+    assert expired([waiting], age=60.0) == ([], given_up)
+    later = given_up + timedelta(seconds=1)
+    assert expired([waiting], limit=0, now=later)[0] == ["r-due-0"]
+    assert expired([waiting], age=60.0, now=later)[0] == ["r-due-0"]
+    # A controller that has just begun may find what waited for days.
+    assert expired([waiting], limit=0, now=later, since=NOW) == ([], NOW + timedelta(minutes=10))
+    told = replace(due["ops"], event="Succeeded", time=ended)
+    status = replace(status, notifications={"ops": told})
+    assert expired([replace(waiting, status=status)], limit=0)[0] == ["r-due-0"]
 
 
 def test_the_living_jobs_report_always_stays():
