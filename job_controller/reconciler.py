@@ -85,7 +85,8 @@ class Reconciler:
         self._caches = caches
         writer = Writer(dependencies.client, caches, written)
         self._job_status = JobStatusActions(writer, dependencies.clock, dependencies.metrics)
-        self._reports = ReportActions(writer, dependencies.metrics)
+        self._notifier = Notifier(dependencies, writer)
+        self._reports = ReportActions(writer, dependencies.metrics, self._notifier.give_up)
         self._daemon_sets = DaemonSetActions(writer)
         self._pods = PodActions(writer)
         self._owned_jobs = OwnedJobActions(writer)
@@ -93,7 +94,6 @@ class Reconciler:
         self._memories = Memories(dependencies, written)
         self._drains = Drains(dependencies, writer)
         self._nodes = NodeActions(writer, dependencies.clock, self._memories.node_changes)
-        self._notifier = Notifier(dependencies, writer)
         # What no reconcile waits for, and runs beside them.
         self.beside = (self._notifier.run, self._memories.source_checks.run)
         self._fresh_nodes = FreshNodeReader(dependencies.client, dependencies.clock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -34,9 +34,16 @@ _TRIES = 3
 class ReportActions:
     """Acts on the reports of one Job at a time."""
 
-    def __init__(self, writer: Writer, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        metrics: Metrics,
+        on_deleted: Callable[[JobReport], None] = lambda _report: None,
+    ) -> None:
+        """Call `on_deleted` with each report that this program has deleted."""
         self._writer = writer
         self._metrics = metrics
+        self._on_deleted = on_deleted
 
     def find(self, key: JobKey, snapshot: Snapshot, name: str) -> JobReport | None:
         """Return the report of that name; that of the snapshot if the cache has only a summary.
@@ -124,6 +131,7 @@ class ReportActions:
                 JOB_REPORTS, report.name, report.namespace, uid=report.uid
             )
             logger.info("deleted the JobReport", job=report.job_name, report=report.name, why=why)
+            self._on_deleted(report)
 
     def _tell_written(
         self, report: JobReport, status: ReportStatus, changed: Mapping[str, Any]

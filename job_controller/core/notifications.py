@@ -25,6 +25,7 @@ class SendResult(TextEnum):
     REFUSED = "refused"
     EXPIRED = "expired"
     UNKNOWN_RECEIVER = "unknown_receiver"
+    REPORT_DELETED = "report_deleted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,14 @@ class Deliveries:
             return cached
         return current
 
+    def latest(self, report: JobReport, receiver: str) -> Delivery:
+        """Return what a receiver of a report was notified of, also if that is not recorded yet."""
+        cached = report.status.notifications[receiver]
+        known = self._known.get((report.uid, receiver))
+        if known is None or _is_later(cached, known.delivery):
+            return cached
+        return replace(known.delivery, events=cached.events)
+
     async def record(self, report: JobReport, receiver: str, delivery: Delivery) -> None:
         """Record in the report what became of a notification; raises KubeError.
 

@@ -55,6 +55,19 @@ class Notifier:
                 if find_receiver(self._receivers, name, report.namespace) is not None:
                     self._lines[name].add((report.namespace, report.name))
 
+    def give_up(self, report: JobReport) -> None:
+        """Report what receivers were not notified of before the report of the run was deleted."""
+        for name in report.status.notifications:
+            latest = {name: self._deliveries.latest(report, name)}
+            lost = replace(report.status, notifications=latest).due_notifications(name)
+            if not lost:
+                continue
+            found = find_receiver(self._receivers, name, report.namespace)
+            metrics, result = self._dependencies.metrics.notifications, SendResult.REPORT_DELETED
+            metrics.count(name if found is not None else NO_RECEIVER, result, len(lost))
+            message = f"{lost[-1].event}: the report of the run was deleted before that"
+            emit_not_sent(self._dependencies.events, report, name, message)
+
     async def run(self) -> None:
         """Send until cancelled."""
         # By the line itself: a receiver that is removed and added again has another one.

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from daemonset_job.kube.client.resource import EVENTS, JOB_REPORTS
+from job_controller.metrics import Metrics
 from tests.contract.controller_cluster import FakeCluster, running, until, virtual_clock
 from tests.contract.controller_runs import put_ended_report
 from tests.contract.fake_receiver import configured
@@ -160,3 +161,27 @@ async def test_a_slow_receiver_gets_all_that_waited_while_no_controller_was_ther
     async with running(server, receivers=(configured(tmp_path, "ops", receiver.url),), **limit):
         await until(lambda: not server.list(JOB_REPORTS), 120)
     assert len(set(receiver.events)) == 8
+
+
+async def test_a_report_that_a_limit_removes_before_its_notification_is_sent_leaves_an_event(
+    server, cluster, receiver, tmp_path
+):
+    metrics = Metrics()
+    receiver.status = 503
+    receivers = (configured(tmp_path, "ops", receiver.url),)
+    async with running(server, metrics=metrics, receivers=receivers, history_namespace_limit=5):
+        for number in range(8):
+            put_ended_report(cluster, "default", f"job{number}")
+        await until(lambda: len(server.list(JOB_REPORTS)) == 5)
+        receiver.status, receiver.got = 200, []
+        await until(lambda: len(receiver.got) == 5, 60)
+        # These are over their limit, too, and were sent.
+        for number in range(3):
+            put_ended_report(cluster, "default", f"other{number}")
+        await until(lambda: len(receiver.got) == 8, 60)
+        await asyncio.sleep(60)
+    found = [raw["message"] for raw in server.list(EVENTS)]
+    words = "Succeeded: the report of the run was deleted before that"
+    assert found == [f"receiver ops was not notified: {words}"] * 3
+    labels = {"receiver": "ops", "result": "report_deleted"}
+    assert metrics.registry.get_sample_value("dsj_notifications_total", labels) == 3
