@@ -17,16 +17,23 @@ from daemonset_job.api.line_limits import (
     SHORT_LINE_BYTES,
 )
 from daemonset_job.api.names import ADMISSION_POLICIES
+from daemonset_job.api.pod import GATES_LIMIT
 from daemonset_job.api.result_limits import RESULT_BYTES, RESULTS_BYTES
-from daemonset_job.api.shard_room import NODES_PER_SHARD
+from daemonset_job.api.shard_room import NODES_PER_ROLLOUT_SHARD, NODES_PER_SHARD
 from daemonset_job.api.tokens import REGEX_LINE_BYTES
+from daemonset_job.kube import recorder
 from daemonset_job.kube.cache.reflector import DISCONNECTED_SECONDS
 from daemonset_job.kube.client.reads import WATCH_IDLE_SECONDS
+from daemonset_job.kube.client.request import DEFAULT_TIMEOUT_SECONDS
+from daemonset_job.kube.client.streams import EVENT_LIMIT_BYTES
+from daemonset_job.kube.leaderelection.elector import LeaderElectionConfig
 from daemonset_job.runtime import debounce, write_pacer
+from job_controller import warning_events
 from job_controller.caches import DEBOUNCE_LIMIT_SECONDS
 from job_controller.config import Config as ControllerConfig
 from job_controller.core.desired.limits import SPEC_LIMIT_BYTES, TERMS_LIMIT_BYTES
 from job_controller.core.desired.owned_job import BATCH_NODES
+from job_controller.core.owned_jobs.failure_lines import FAILURE_LINES_GRACE
 from job_controller.core.owned_jobs.rollback_jobs import BATCHES_LIMIT
 from job_controller.core.render import shard_size
 from job_controller.core.render.node_failures import (
@@ -36,9 +43,22 @@ from job_controller.core.render.node_failures import (
 )
 from job_controller.core.render.record_texts import MESSAGE_LIMITS
 from job_controller.core.render.run_history import FIRST_KEPT, NEWEST_KEPT
+from job_controller.core.rollout.rollout_state import FIRST_PODS_SECONDS
+from job_controller.core.scheduled import decide as scheduled
+from job_controller.core.state.last_lines import LAST_LINES_GRACE
 from job_controller.core.state.node_changes import ANNOTATION_VALUE_LIMIT, RESULTS_GRACE
+from job_controller.core.state.node_exits import (
+    EXIT_LINES_GRACE,
+    READ_LOG_GRACE,
+    UNREAD_LOG_GRACE,
+)
+from job_controller.core.state.node_pods import NODE_GONE_AFTER
 from job_controller.metrics import JOBS_LIMIT
+from job_controller.notify.line import RECEIVER_BACKOFF_SECONDS
+from job_controller.source_checks import QUICK_AT_ONCE, SLOW_AT_ONCE
 from terminator.config import Config as TerminatorConfig
+from terminator.deleter import RESULTS_WAIT_SECONDS
+from terminator.deletion_decision import OVERDUE_SECONDS
 from terminator.ledger.progress_notes import MAX_PAUSE_SECONDS, NOTE_SECONDS
 from terminator.logs.backward_read import BACKWARD_BYTES
 from terminator.logs.log_parser import LINE_LIMIT
@@ -56,6 +76,7 @@ from tests.simulation.oracle.quiet import QUIET_SECONDS as SIMULATION_QUIET_SECO
 from tests.unit.language import MAX_WORDS, ROOT
 
 KIB, MIB = 1024, 1024 * 1024
+MINUTE = 60
 ARCHITECTURE = "docs/explanation/architecture.md"
 JOB = "docs/reference/job.md"
 REPORT = "docs/reference/jobreport.md"
@@ -64,6 +85,7 @@ PERFORMANCE = "docs/explanation/performance.md"
 MEASURED = "docs/reference/performance.md"
 INSTALL = "docs/how-to/install.md"
 RUNBOOKS = "docs/how-to/runbooks.md"
+GUARANTEES = "docs/explanation/guarantees.md"
 
 
 class Quoted(NamedTuple):
@@ -170,6 +192,38 @@ QUOTED = (
         "docs/explanation/simulation.md", "nothing is written for (N) s", SIMULATION_QUIET_SECONDS
     ),
     Quoted("CONTRIBUTING.md", "at most (N) words", MAX_WORDS),
+    Quoted(GUARANTEES, "deletion waits for that pod, for (N) minutes", OVERDUE_SECONDS, MINUTE),
+    Quoted(GUARANTEES, "it was recorded is no longer desired after (N) s", NODE_GONE_AFTER.seconds),
+    Quoted(GUARANTEES, "A run with more than (N) nodes", NODES_PER_ROLLOUT_SHARD),
+    Quoted(GUARANTEES, "So has one with more than (N) nodes", NODES_PER_SHARD),
+    Quoted(GUARANTEES, "line is read within (N) s", FAILURE_LINES_GRACE.seconds),
+    Quoted(GUARANTEES, "Job for (N) s after its end", scheduled.READ_SECONDS),
+    Quoted(GUARANTEES, "left to the terminator for (N) minutes", scheduled.DELETED_SECONDS, MINUTE),
+    Quoted(GUARANTEES, "failure: the newest (N) of each node", FAILURES_KEPT),
+    Quoted(GUARANTEES, "history the first (N) entries", FIRST_KEPT),
+    Quoted(GUARANTEES, r"entries and the newest (N) are kept", NEWEST_KEPT),
+    Quoted(GUARANTEES, "judges an exit (N) s after", READ_LOG_GRACE.seconds),
+    Quoted(GUARANTEES, r"to its end, and after (N) s otherwise", UNREAD_LOG_GRACE.seconds),
+    Quoted(GUARANTEES, "lines of the log for (N) s at most", EXIT_LINES_GRACE.seconds),
+    Quoted(GUARANTEES, r"log are on record, after (N) s at most", LAST_LINES_GRACE.seconds),
+    Quoted(GUARANTEES, "try again every (N) s", warning_events.PAUSE_SECONDS[1]),
+    Quoted(GUARANTEES, r"\. (N) logs are searched at a time", SEARCHES),
+    Quoted(GUARANTEES, "token through up to (N) MiB", BACKWARD_BYTES, MIB),
+    Quoted(GUARANTEES, "Job waits up to (N) seconds for them", RESULTS_WAIT_SECONDS),
+    Quoted(GUARANTEES, "among the last (N) lines", TAIL_LINES),
+    Quoted(GUARANTEES, "or longer than (N) MiB", EVENT_LIMIT_BYTES, MIB),
+    Quoted(GUARANTEES, "pod with more than (N) scheduling gates", GATES_LIMIT),
+    Quoted(GUARANTEES, "until they time out, after (N) s", DEFAULT_TIMEOUT_SECONDS),
+    Quoted(GUARANTEES, "wait in one queue of (N)", recorder.QUEUE_LIMIT),
+    Quoted(GUARANTEES, "events are listed, (N) at a time", warning_events.PAGE_EVENTS),
+    Quoted(GUARANTEES, "source is asked (N) questions", QUICK_AT_ONCE + SLOW_AT_ONCE),
+    Quoted(GUARANTEES, "is tried at least every (N) s", RECEIVER_BACKOFF_SECONDS[1]),
+    Quoted(GUARANTEES, "created within (N) s of the start", FIRST_PODS_SECONDS),
+    Quoted(
+        GUARANTEES,
+        "released, or (N) s after its last",
+        LeaderElectionConfig().lease_duration_seconds,
+    ),
 )
 
 

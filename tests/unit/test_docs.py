@@ -285,19 +285,6 @@ async def test_every_metric_is_in_the_reference_and_no_other():
     assert set(rows("metrics.md")) == expected
 
 
-def test_the_tests_and_invariants_that_the_guarantees_cite_exist():
-    text = text_of(DOCS / "explanation" / "guarantees.md")
-    files = {path.stem for path in (ROOT / "tests").rglob("test_*.py")}
-    assert set(re.findall(r"\btest_\w+", text)) - files == set()
-    simulation = "".join(text_of(path) for path in (ROOT / "tests/simulation").rglob("*.py"))
-    cited = {
-        " ".join(name.replace("excused as", "").replace("`", "").split())
-        for names_ in re.findall(r"\(sim: ([^;)]+)", text)
-        for name in names_.split(",")
-    }
-    assert {name for name in cited if name and f'{name}"' not in simulation} == set()
-
-
 def test_the_architecture_names_every_module_and_none_that_is_gone():
     page = text_of(DOCS / "explanation" / "architecture.md")
     section = page[page.index("## Where the code is") :]

@@ -36,7 +36,7 @@ INVARIANTS = (
             "after the end": "A node that joins after Complete waits for a place of maxParallel, "
             "and for no step, nor for an approval (guarantees.md, The time to live).",
             "rerun": "A request runs a node of an earlier step again, and a later one had begun "
-            "by then (guarantees.md, Order).",
+            "by then (guarantees.md, Rollouts).",
         },
     ),
     Invariant(
@@ -419,7 +419,8 @@ def _zone(node: Raw) -> str:
 
 def _had_turn(record: Raw) -> bool:
     """Return whether a node that has started had its turn in this step, or in an earlier one."""
-    # One that a request has run again keeps its step (guarantees.md, Order), and waits for a place.
+    # One that a request has run again keeps its step, and waits for a place (guarantees.md,
+    # Rollouts).
     keeps_step = record.get("state") == "Removed" or "observedRerun" in record
     return "turnAt" in record or "setAsideAt" in record or ("step" in record and keeps_step)
 

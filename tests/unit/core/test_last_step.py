@@ -9,6 +9,7 @@ from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.container import Container
 from daemonset_job.api.job_spec import FailurePolicy, SuccessPolicy
 from daemonset_job.api.rollout import Check, Step
+from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
 from tests.unit.core.runs import spec
 from tests.unit.core.standing_jobs import CONTINUOUS
@@ -32,6 +33,26 @@ def test_the_run_ends_after_the_soak_of_its_last_nodes() -> None:
     assert "step 2 of 2 soaks until" in world.condition("Progressing")[2]
     world.step(35)
     assert world.phase == "Succeeded"
+
+
+@pytest.mark.parametrize(("joins", "phase"), [(False, "Succeeded"), (True, "Failed")])
+def test_the_wait_for_the_end_counts_for_no_deadline_unless_a_node_joins(
+    joins: bool, phase: str
+) -> None:
+    world = ended(Step(nodes=ALL, soak_seconds=600), active_deadline_seconds=300)
+    world.now += timedelta(seconds=400)
+    world.step()
+    assert world.phase == "Running"
+    if joins:
+        world.cluster.nodes["c"] = make_node("c")
+        world.put(gated_pod("c", serial=1))
+        world.cluster.desired = 3
+        world.step(2)
+        assert world.condition("Failed")[:2] == ("True", "DeadlineExceeded")
+    else:
+        world.now += timedelta(seconds=300)
+        world.step(2)
+    assert world.phase == phase
 
 
 def test_changed_steps_count_by_their_number() -> None:

@@ -240,6 +240,16 @@ def test_ignored_exits_do_not_count():
     assert counted.state == "Failed"
 
 
+@pytest.mark.parametrize(("newest", "state", "ignored"), [(75, "Active", 3), (1, "Failed", 0)])
+def test_several_ends_between_two_looks_count_with_the_newest_exit(newest, state, ignored):
+    """The kubelet shows no other one: three attempts have ended since the first look."""
+    spec = replace(SPEC, backoff_limit=2, failure_policy=RULES)
+    first = assess(crashed(code=1), spec=spec).record
+    assert (first.state, first.ignored_failures) == ("Active", 0)
+    later = assess(crashed(code=newest, restarts=3), spec=spec, record=first).record
+    assert (later.state, later.ignored_failures) == (state, ignored)
+
+
 def test_attempts_add_up_over_pods_and_failures_do_not():
     first = assess(crashed(restarts=1), spec=replace(SPEC, backoff_limit=9)).record
     assert first.attempts == 2

@@ -7,8 +7,9 @@ from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.rollout import Rollout
+from daemonset_job.api.states import NodeState
 from job_controller.core.decide import decide
-from job_controller.core.plan import WriteReportStatus
+from job_controller.core.plan import WriteReportStatus, WriteStatus
 from tests.unit.builders import NOW, done, gated_pod, make_cluster, make_node, make_pod
 from tests.unit.core.runs import acts, failing, run, spec
 
@@ -51,6 +52,29 @@ def test_records_go_to_the_shard_of_the_evidence_or_one_with_room():
     assert set(by_name["second"]["nodeStates"]) == {"b"}
     assert set(by_name[first.name]["nodeStates"]) == {"a"}
     assert "phase" not in by_name["second"]
+
+
+def test_turns_are_in_several_reports_if_a_run_that_has_those_gets_a_rollout():
+    """A record stays in its report. Without a rollout there are several from 251 nodes on."""
+    cluster = make_cluster("a", "b", running=False, gated=True)
+    cluster.pods = [gated_pod("a"), gated_pod("b")]
+    spec(cluster, rollout=Rollout(max_parallel=2))
+    reports = {name: replace(cluster.report(), name=name, shard=n) for n, name in enumerate("xy")}
+    for name, node in zip(reports, "ab", strict=True):
+        known = {node: NodeRecord(f"{node}-uid", NodeState.WAITING, attempts=1)}
+        reports[name] = replace(reports[name], status=ReportStatus(node_states=known))
+    for _ in range(3):
+        snapshot = cluster.snapshot(reports=tuple(reports.values()))
+        for action in decide(snapshot, NOW + timedelta(minutes=1)).actions:
+            if isinstance(action, WriteReportStatus):
+                reports[action.name] = replace(reports[action.name], status=action.status)
+            elif isinstance(action, WriteStatus):
+                cluster.job = replace(cluster.job, status=action.status)
+    turns = {
+        name: [node for node, record in report.records.items() if record.turn_at is not None]
+        for name, report in reports.items()
+    }
+    assert turns == {"x": ["a"], "y": ["b"]}
 
 
 def test_large_runs_get_further_shards():

@@ -37,6 +37,20 @@ def test_one_node_after_the_other():
     assert world.started == list(NODES)
 
 
+def test_a_node_whose_pod_is_not_created_within_15_seconds_of_the_start_is_passed_over():
+    world = RolloutWorld(*NODES, rollout=ONE)
+    status = replace(world.cluster.job.status, start_time=world.now)
+    world.cluster.job = replace(world.cluster.job, status=status)
+    world.take_pod("a")
+    world.step(14)
+    assert world.turns() == {}
+    world.step(5)
+    assert world.turns() == {"b": 1}
+    world.put(gated_pod("a", serial=1))
+    world.finish()
+    assert world.started == ["b", "a", "c", "d"]
+
+
 @pytest.mark.parametrize(("limit", "count"), [("50%", 2), ("74%", 2), ("10%", 1), (3, 3), (9, 4)])
 def test_a_percentage_is_rounded_down_and_at_least_one(limit, count):
     world = RolloutWorld(*NODES, rollout=Rollout(max_parallel=limit))

@@ -245,6 +245,21 @@ def test_approval_pauses_the_run_and_says_which_command_answers():
     assert world.at_work == ["b", "c", "d"]
 
 
+def test_the_wait_for_an_approval_counts_for_no_deadline():
+    rollout = steps(Step(nodes=1, needs_approval=True))
+    world = RolloutWorld(*NODES, rollout=rollout, active_deadline_seconds=300)
+    run_batch(world)
+    world.step(3)
+    world.now += timedelta(hours=1)
+    world.step(3)
+    assert world.condition("Suspended")[:2] == ("True", "WaitingForApproval")
+    world.request(approved_step=1)
+    world.step(200)
+    assert world.phase == "Running"
+    world.step(200)
+    assert world.condition("Failed")[:2] == ("True", "DeadlineExceeded")
+
+
 def test_after_a_retry_nobody_is_asked_before_the_step_is_over_once_more():
     world = RolloutWorld(*NODES, rollout=steps(Step(nodes=1, needs_approval=True)))
     run_batch(world)
