@@ -264,6 +264,20 @@ async def test_a_job_that_is_deleted_while_no_controller_runs_leaves_no_cordon(s
         await until(lambda: is_clean(server), 30)
 
 
+async def test_a_cordon_of_a_namespace_that_it_does_not_look_after_stays(server, cluster):
+    of_other = {"metadata": {"name": "a", "annotations": {MARK: "other/gone/some-uid"}}}
+    of_own = {"metadata": {"name": "b", "annotations": {MARK: "default/gone/some-uid"}}}
+    for raw in (of_other, of_own):
+        server.put(NODES, {**raw, "spec": {"unschedulable": True}})
+    async with running(server, namespaces=("default",)):
+        await until(lambda: is_clean(server, "b"), 30)
+        await asyncio.sleep(300)
+    assert is_cordoned(server)
+    assert mark(server) == "other/gone/some-uid"
+    async with running(server):
+        await until(lambda: is_clean(server), 30)
+
+
 async def test_the_next_job_of_that_name_lifts_the_cordon_of_the_one_before(server, cluster):
     async with running(server):
         cluster.apply(cordon=True)

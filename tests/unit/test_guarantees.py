@@ -16,6 +16,8 @@ RINGS = ("unit", "contract", "simulation", "integration", "e2e")
 _TEST = re.compile(r"(?:[\w/]+/)?test_\w+")
 _CITED = re.compile(r"\*\(((?:sim:|unit|contract|simulation|integration|e2e)[^*]*)\)\*")
 _EXCUSED = "excused as "
+# Invariants of how the programs work, and of the form of a status.
+_NO_PROMISES = {"idle write", "message", "observed", "process"}
 
 
 def statements(text: str) -> list[str]:
@@ -106,6 +108,11 @@ def test_each_invariant_and_each_excuse_that_is_cited_is_one_of_the_simulation()
             else:
                 wrong.append(name)
     assert wrong == []
+
+
+def test_each_invariant_is_promised():
+    cited = {name for kind, names in parts(TEXT) if kind == "sim" for name in names}
+    assert invariants().keys() - cited == _NO_PROMISES
 
 
 def test_each_section_that_tests_name_exists():
