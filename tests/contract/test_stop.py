@@ -92,6 +92,20 @@ async def test_what_was_read_holds_while_the_watch_is_broken(server, cluster):
         assert cluster.daemon_set_patches() == 0
 
 
+async def test_a_stop_that_cannot_be_read_has_no_effect_if_there_was_none_before(server, cluster):
+    async with running(server, **SYSTEM):
+        cluster.apply()
+        await until(cluster.is_settled)
+        server.fail_next("GET", PATH, 403, times=10_000)
+        server.drop_watches(CONFIG_MAPS)
+        stop(server, "true")
+        cluster.join("c")
+        await until(lambda: cluster.status()["nodes"]["active"] == 3)
+        assert reason(cluster) == ""
+        server.faults.clear()
+        await until(lambda: reason(cluster) == "ClusterStopped")
+
+
 async def test_without_a_namespace_of_the_system_nothing_is_stopped(server, cluster):
     stop(server, "true")
     async with running(server):
