@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from daemonset_job.api.choices import FailureAction
-from daemonset_job.api.job_spec import FailurePolicy
+from daemonset_job.api.choices import CompletionMode, FailureAction
+from daemonset_job.api.container import Container
+from daemonset_job.api.job_spec import Completion, FailurePolicy
 from daemonset_job.api.rollout import Order, Rollout
 from job_controller.core.plan import ApplyDaemonSet, DeletePods, RemoveSchedulingGates
-from tests.unit.builders import gated_pod
+from tests.unit.builders import gated_pod, make_pod
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld
 from tests.unit.core.runs import acts
 
@@ -106,6 +107,18 @@ def test_a_failed_node_makes_room_when_nothing_of_its_task_runs():
             pod.is_gated for pod in world.cluster.pods if pod.node_name == "a"
         )
     assert world.started == ["a", "b"]
+
+
+def test_a_completed_node_whose_task_runs_once_more_takes_no_place():
+    """As after a reboot in mode Exit: the kubelet starts the task again, in the same pod."""
+    exit_mode = Completion(mode=CompletionMode.EXIT)
+    world = RolloutWorld(*NODES, rollout=ONE, completion=exit_mode)
+    world.step(5)
+    world.complete("a")
+    again = Container(state="running", restart_count=1, last_exit_code=0)
+    world.put(make_pod("a", serial=1, container=again))
+    world.step(5)
+    assert world.at_work == ["b"]
 
 
 def test_a_lowered_limit_holds_turns_that_are_written_but_not_taken():
