@@ -215,6 +215,7 @@ def cordoned_until_gone(cluster: RealCluster, namespace: str, name: str) -> list
     return seen
 
 
+@pytest.mark.on_demand
 def test_without_the_component_a_job_says_what_to_apply_and_starts_then(draining, namespace):
     cluster, node = draining, draining.nodes[-1]
     cluster.kubectl("delete", "clusterrolebinding", "daemonset-job-drain")

@@ -372,15 +372,12 @@ def test_a_failed_run_is_opened_by_a_retry_of_its_failed_nodes_only(cluster, nam
     eventually(lambda: "Retrying" in reasons(cluster, namespace, "retry"))
 
 
-@pytest.mark.alone
 def test_the_deadline_of_the_run_stops_its_tasks(cluster, namespace):
     slow, command = cluster.nodes[0], "sleep 86411"
     task = on(slow, f"echo at work; exec {command}")
     cluster.apply(make_job("deadline", namespace, activeDeadlineSeconds=40, **task))
     eventually(lambda: len(cluster.completed(namespace, "deadline")) == 2)
     assert runs_on(cluster, slow, command)
-    # Its timer is not in memory: a controller that starts again keeps it.
-    cluster.kill("job-controller")
 
     failed = wait_condition(cluster, namespace, "deadline", "Failed")
 

@@ -23,6 +23,7 @@ def holder(cluster, lease):
     return found.rpartition("_")[0]
 
 
+@pytest.mark.on_demand
 @pytest.mark.alone
 def test_two_replicas_take_turns_and_lose_no_run_with_their_leader(cluster, namespace, folder):
     """One is deleted, and the other one killed, while a rollout has one node at work at a time."""

@@ -92,6 +92,7 @@ def test_the_first_projects_environment_and_sample_work_word_for_word(cluster):
     assert set(left.values()) == {""}
 
 
+@pytest.mark.on_demand
 def test_another_word_namespace_and_label_selector(cluster, namespace, other_namespace):
     """The Job that the terminator does not watch stays, however often its tasks say the word."""
     requested = [
@@ -132,6 +133,7 @@ def running(cluster: RealCluster, namespace: str, name: str) -> list[str]:
 KEYS = [{"name": "CLUSTER_EXCLUSIVE_KEYS", "value": "kernel,disk-*"}]
 
 
+@pytest.mark.on_demand
 def test_a_key_that_the_administrator_names_holds_over_two_namespaces(cluster, namespace, folder):
     """mkdir fails if the directory is there: then another task is at work on the node."""
     other = f"{namespace}-other"

@@ -77,6 +77,7 @@ def test_active_node_is_awaited_although_a_completed_one_is_tainted(cluster, nam
     assert cluster.runs(folder) == {n: (2 if n == slow else 1) for n in cluster.nodes}
 
 
+@pytest.mark.on_demand
 def test_node_with_a_refused_pod_is_awaited_although_another_is_tainted(cluster, namespace, folder):
     slow, done = cluster.nodes[0], cluster.nodes[-1]
     task = working(only_on(slow, STOPS_AT_ONCE))
@@ -121,6 +122,7 @@ def test_a_run_ends_though_one_of_its_nodes_is_tainted(cluster, namespace, folde
     assert set(cluster.runs(folder).values()) == {1}
 
 
+@pytest.mark.on_demand
 def test_a_job_kept_by_its_time_to_live_goes_though_a_node_is_tainted(cluster, namespace, folder):
     job = make_job("kept", namespace, mountPath=folder, ttlSecondsAfterFinished=15, **working(":"))
     cluster.apply(job)

@@ -12,9 +12,9 @@ from tests.mutation.runner import Runner
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-# One of 16 edges and changes is tried: all of them take several minutes.
-STRIDE = 16
-MUTATIONS = 40
+# One of 32 edges and changes is tried: all of them take several minutes.
+STRIDE = 32
+MUTATIONS = 20
 
 
 async def test_every_job_ends_in_a_state_that_it_reports(kube_env):

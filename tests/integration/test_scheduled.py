@@ -225,6 +225,7 @@ async def test_a_run_completes_and_is_not_started_again_by_a_new_controller(kube
         assert len(found) == len(set(found))
 
 
+@pytest.mark.on_demand
 async def test_a_start_is_not_done_again_when_only_its_report_is_left(kube_env, namespace):
     """The worst moment: created, completed and deleted before its start was recorded."""
     async with open_harness(kube_env, namespace, controller=False) as harness:
@@ -252,6 +253,7 @@ async def test_a_start_is_not_done_again_when_only_its_report_is_left(kube_env, 
         assert await jobs(harness) == []
 
 
+@pytest.mark.on_demand
 async def test_forbid_waits_and_deletion_takes_the_jobs_owner(kube_env, namespace):
     go = asyncio.Event()
     async with open_harness(

@@ -16,7 +16,7 @@ PASSES = 14
 IMAGE = {"image": "example/task:v1"}
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=70, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
 def test_no_life_of_a_job_is_too_much_for_decide_or_for_the_crds(random):
     life = JobHistory(random)

@@ -538,7 +538,7 @@ def cluster_in(state):
     return spec(cluster, suspend=state["suspend"]), found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(STATES)
 def test_a_marked_node_has_its_turn_or_is_uncordoned(state):
     cluster, found = cluster_in(state)

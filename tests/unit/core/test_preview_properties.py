@@ -34,7 +34,7 @@ def plan_of(world: RolloutWorld):
     return write.status.rollout.plan
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(STEPS, st.sampled_from(list(Order)), st.sets(st.sampled_from(NODES)), st.sampled_from(NODES))
 def test_nodes_start_as_the_preview_says(found, order, canaries, controller):
     if not canaries:

@@ -14,7 +14,7 @@ PASSES = 25
 SPEC = {"image": "example/task:v1", "backoffLimit": 0}
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=70, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
 def test_no_life_of_a_job_makes_its_report_forget(random):
     life = JobHistory(random, dict(SPEC))

@@ -49,7 +49,7 @@ def check(world: RollbackWorld, created: int) -> None:
         assert not set(nodes) & set(earlier), "no node twice"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 4), POLICIES, EVENTS)
 def test_each_started_node_is_rolled_back_once_and_no_other(parallel, action, events):
     world = RollbackWorld(

@@ -91,7 +91,7 @@ def happen(world, event, number):
             world.lose(name)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(ROLLOUTS, EVENTS)
 def test_a_rollout_keeps_its_limits_through_all_events_and_ends(rollout, events):
     world = RolloutWorld(*NODES, rollout=rollout, failure_policy=WITHIN_ONE)
