@@ -66,6 +66,7 @@ def test_a_plan_is_shown_and_the_run_goes_on_by_approval_and_promotion(
     assert "kubectl-dsjob" in approved["by"]
 
 
+@pytest.mark.on_demand
 def test_an_aborted_run_reaches_no_further_node_and_says_why(cluster, namespace, folder, run):
     rollout = {"maxParallel": 1, "steps": [{"nodes": 1, "approval": "Required"}]}
     cluster.apply(make_job("stopped", namespace, mountPath=folder, rollout=rollout, **WORK, **EXIT))
@@ -81,6 +82,7 @@ def test_an_aborted_run_reaches_no_further_node_and_says_why(cluster, namespace,
     consistently(lambda: ran(cluster, folder) == {first: 1}, 6, "no other node starts")
 
 
+@pytest.mark.on_demand
 def test_a_run_that_had_succeeded_is_rolled_back_on_all_nodes(cluster, namespace, folder, run):
     task = {"script": "#!/bin/sh\ntouch /basetarget/changed\n", "mountPath": folder}
     undo = {"rollback": {"script": "#!/bin/sh\nrm /basetarget/changed\n"}}

@@ -121,6 +121,7 @@ def is_only_one_at_work(cluster, namespace, name):
     return (nodes["active"], nodes["completed"]) == (1, len(cluster.nodes) - 1)
 
 
+@pytest.mark.on_demand
 def test_a_suspended_run_that_is_resumed_after_its_deadline_goes_on(cluster, namespace, folder):
     slow = cluster.nodes[0]
     task = working(only_on(slow, GO))
@@ -154,6 +155,7 @@ def test_a_suspended_run_that_is_resumed_after_its_deadline_goes_on(cluster, nam
 # --- what is reported of failures ----------------------------------------------------------------
 
 
+@pytest.mark.on_demand
 def test_message_of_a_failed_node_stays_if_its_pod_fails_again(cluster, namespace, folder):
     """Its last line is another one each time: it has the time in it."""
     bad = cluster.nodes[0]
@@ -274,6 +276,7 @@ def test_a_time_to_live_that_a_failed_run_gets_afterwards_counts(cluster, namesp
     assert cluster.report(namespace, "after")["status"]["phase"] == "Failed"
 
 
+@pytest.mark.on_demand
 def test_late_failed_node_does_not_keep_a_complete_job(cluster, namespace, folder):
     *first, late = cluster.nodes
     key = f"e2e.example.com/{namespace}"
@@ -300,6 +303,7 @@ def test_late_failed_node_does_not_keep_a_complete_job(cluster, namespace, folde
     assert cluster.report(namespace, "late")["status"]["phase"] == "Succeeded"
 
 
+@pytest.mark.on_demand
 def test_complete_job_without_matching_nodes_is_deleted_after_its_ttl(cluster, namespace, folder):
     key = f"e2e.example.com/{namespace}"
     nodes = {"selector": {"matchLabels": {key: "in"}}}

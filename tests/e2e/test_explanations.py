@@ -112,6 +112,7 @@ def test_a_completed_job_that_is_widened_does_the_rest(cluster, namespace, folde
     assert cluster.report(namespace, "canary")["status"]["phase"] == "Succeeded"
 
 
+@pytest.mark.on_demand
 def test_a_retry_acts_while_the_kubelet_backs_off(cluster, namespace, folder):
     """After three failures the kubelet waits for 40 s and more; the retry does not."""
     node = cluster.nodes[0]
@@ -152,6 +153,7 @@ def test_a_retry_without_anything_to_retry_says_so(cluster, namespace, folder):
     cluster.wait_gone(namespace, "busy")
 
 
+@pytest.mark.on_demand
 def test_a_raised_quota_is_used_within_seconds(cluster, namespace):
     """By then the DaemonSet controller would wait for a minute before it tries again."""
     set_quota(cluster, namespace, "tight", pods="0")

@@ -72,6 +72,7 @@ def test_pod_security_that_forbids_the_pods_is_said(cluster, namespace):
     assert "hostPath" in message
 
 
+@pytest.mark.on_demand
 def test_a_scheduler_that_does_not_exist_is_said(cluster, namespace):
     template = {"spec": {"schedulerName": "batch-schedular"}}
     cluster.apply(make_job("unseen", namespace, template=template, **shell("echo done;" + WAIT)))

@@ -114,6 +114,7 @@ def test_a_script_of_an_object_that_is_not_there_yet_is_waited_for(
     assert_succeeded(cluster, namespace, "early", folder, set(cluster.nodes))
 
 
+@pytest.mark.on_demand
 def test_a_script_whose_object_is_deleted_is_waited_for_on_a_node_that_joins(
     cluster, namespace, folder
 ):

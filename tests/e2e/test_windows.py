@@ -122,6 +122,7 @@ def test_no_task_starts_outside_the_window_and_another_one_lets_them_start(
     assert begun(cluster, folder) == set(cluster.nodes)
 
 
+@pytest.mark.on_demand
 @pytest.mark.first
 def test_a_window_that_closes_ends_no_task_and_the_next_one_goes_on(cluster, namespace, folder):
     """A window opens at a minute mark, and closes 30 s from now: it was open for a minute."""

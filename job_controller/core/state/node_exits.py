@@ -30,7 +30,7 @@ READ_LOG_GRACE: Final = timedelta(seconds=5)
 UNREAD_LOG_GRACE: Final = timedelta(seconds=30)
 # In mode Exit the exit code decides. The failure is recorded once the last lines of the log are in
 # the ledger, or after this time. So the first event and message quote the last line.
-EXIT_LINES_GRACE: Final = timedelta(seconds=2)
+EXIT_LINES_GRACE: Final = timedelta(seconds=5)
 # A task whose sandbox has ended, too, was mostly killed with its pod. Then the status of the pod
 # says why, as soon as all of its containers have ended. Otherwise the kubelet starts both again.
 SANDBOX_GRACE: Final = timedelta(seconds=60)

@@ -531,12 +531,12 @@ def test_mode_exit_waits_a_moment_for_the_last_lines_before_a_failure():
     spec = replace(SPEC, completion=Completion(mode="Exit"), backoff_limit=0)
     pod = ended(3)
     first = assess(pod, spec=spec, seen=None)
-    assert (first.record.state, first.wake_at) == ("Active", NOW + timedelta(seconds=2))
+    assert (first.record.state, first.wake_at) == ("Active", NOW + timedelta(seconds=5))
     lines = Evidence("a-uid", pod=pod.name, pod_uid=pod.uid, last_lines=("start", "disk full"))
     lines = replace(lines, attempt=1)
     quoted = assess(pod, spec=spec, seen=None, evidence=lines).record
     assert (quoted.state, quoted.message) == ("Failed", "exit 3 at the first attempt: 'disk full'")
-    silent = assess(pod, spec=spec, seen=2).record
+    silent = assess(pod, spec=spec, seen=5).record
     assert (silent.state, silent.message) == ("Failed", "exit 3 at the first attempt")
     read = assess(pod, spec=spec, seen=None, evidence=replace(lines, last_lines=())).record
     assert read.state == "Failed"
