@@ -162,6 +162,7 @@ def processes_of(session):
     return found.stdout.split()
 
 
+@pytest.mark.on_demand
 def test_the_printed_manifest_runs_the_image_that_was_saved(
     cluster, namespace, folder, builder, scripts, tmp_path
 ):

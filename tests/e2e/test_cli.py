@@ -69,6 +69,7 @@ def test_logs_of_all_nodes_are_printed_grouped_and_followed(
     assert "Succeeded" in words
 
 
+@pytest.mark.on_demand
 def test_a_failure_is_seen_and_retried(cluster, namespace, run, folder, tmp_path):
     bad = cluster.nodes[0]
     cluster.on_all_nodes(f"touch {folder}/permit")

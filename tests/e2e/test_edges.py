@@ -63,6 +63,7 @@ def test_a_failing_task_without_run_once_refuses_a_second_start(cluster, namespa
 # --- the deadline, and what comes after it ---------------------------------------------------
 
 
+@pytest.mark.on_demand
 def test_run_failed_by_deadline_is_retried_with_a_new_deadline(cluster, namespace, folder):
     slow = cluster.nodes[0]
     task = working(only_on(slow, GO))

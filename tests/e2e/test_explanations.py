@@ -225,6 +225,7 @@ def test_the_report_answers_when_the_job_is_gone(cluster, namespace):
     assert len({line[2] for line in lines}) == 1  # the nodes of this cluster share a kernel
 
 
+@pytest.mark.on_demand
 def test_a_report_that_is_put_back_is_left_as_it_is(cluster, namespace):
     cluster.apply(make_job("kept", namespace, **shell("echo done;" + WAIT)))
     cluster.wait_gone(namespace, "kept")

@@ -13,10 +13,32 @@ PAGES = {
     for page in doc_pages()
     if (found := steps(page.read_text(encoding="utf-8")))
 }
+# Guides that take most of a minute, and whose features other tests use on nodes.
+LONG = {
+    f"docs/how-to/{name}.md"
+    for name in (
+        "correct-a-job",
+        "gitops",
+        "nodes-that-join",
+        "one-run-at-a-time",
+        "preview-a-rollout",
+        "pull-images-first",
+        "retry-and-rerun",
+        "roll-out-in-steps",
+    )
+}
 MARKED = [
-    pytest.param(name, marks=[pytest.mark.alone] if name in ALONE else [], id=name)
+    pytest.param(
+        name,
+        marks=[
+            *([pytest.mark.alone] if name in ALONE else []),
+            *([pytest.mark.on_demand] if name in LONG else []),
+        ],
+        id=name,
+    )
     for name in PAGES
 ]
+assert set(PAGES) >= LONG
 
 
 @pytest.mark.parametrize("name", MARKED)

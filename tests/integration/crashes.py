@@ -3,7 +3,7 @@
 The write is done, its answer is never seen, and nothing of what the process knew is left. A new one
 with empty caches goes on.
 
-`make test` plays a death after the first and the last write of each kind;
+`make test` plays a death after every second pair of a write and the one that follows it;
 `make test-integration-long` plays one after every write.
 """
 
@@ -161,14 +161,15 @@ def _plain(value: Any, own: tuple[str, ...]) -> Any:
 def choose_writes(written: Sequence[str], deaths: str) -> list[int]:
     """Return the writes after which a program is to die, counted from 1.
 
-    Of `SOME`, the first and the last of each kind, such as a patch of the DaemonSet.
+    Of `SOME`, every second one of those that are the first of two neighbours of these kinds. What
+    is left undone after others is of the same kind.
     """
     if deaths == EVERY:
         # How writes fall together differs from run to run by a few.
         return list(range(1, len(written) + 3))
-    first = {written.index(kind) + 1 for kind in written}
-    last = {number for number, kind in enumerate(written, 1) if kind not in written[number:]}
-    return sorted(first | last)
+    following = [*written[1:], ""]
+    pairs = list(zip(written, following, strict=True))
+    return [pairs.index(pair) + 1 for pair in dict.fromkeys(pairs)][::2]
 
 
 async def play_all(

@@ -113,12 +113,12 @@ LONG = pytest.mark.on_demand
 # --- the manifests ------------------------------------------------------------------------
 
 
-# Pairs too, with `make test-integration-long`.
+# Each alone, and pairs, with `make test-integration-long`.
 @pytest.mark.parametrize(
     "chosen",
     [
         (),
-        *((name,) for name in COMPONENTS),
+        *(pytest.param((name,), marks=LONG) for name in COMPONENTS),
         COMPONENTS,
         *(pytest.param(pair, marks=LONG) for pair in itertools.combinations(COMPONENTS, 2)),
     ],

@@ -173,6 +173,7 @@ async def test_long_names_of_deep_fields_take_no_more_memory_than_there_is(tenan
             assert peak_bytes(script.process.pid) < 200 * 2**20, script.name
 
 
+@pytest.mark.on_demand
 async def test_pages_of_what_users_make_fit_into_the_memory_there_is(tenants_env, tmp_path):
     """What is parsed of it takes 27 times its bytes; there are 14 MiB of each kind."""
     chain = '{"f:a":' * 900 + "{}" + "}" * 900

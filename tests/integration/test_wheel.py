@@ -80,6 +80,7 @@ def test_a_folder_is_bundled_without_the_clone(unpacked, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.on_demand
 def test_what_the_extra_installs_is_a_plugin_that_kubectl_finds(
     installed, kube_env, namespace, tmp_path
 ):

@@ -35,44 +35,42 @@ from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, 
 from tests.simulation.shrink import shrink
 
 # `make simulate` runs many more of each kind.
-SCHEDULES = 240
+SCHEDULES = 120
 # Those in which something holds nodes of a rollout up: see `holds`.
-HELD = range(holds.FIRST_SEED, holds.FIRST_SEED + 60)
+HELD = range(holds.FIRST_SEED, holds.FIRST_SEED + 30)
 # Those with limits of zones.
-ZONED = range(zones.FIRST_SEED, zones.FIRST_SEED + 40)
+ZONED = range(zones.FIRST_SEED, zones.FIRST_SEED + 24)
 # Those with a Job that a user suspends, corrects and resumes.
 CORRECTED = range(corrections.FIRST_SEED, corrections.FIRST_SEED + 50)
 # And those in which the user does so late, mostly after the run has failed.
-CORRECTED_LATE = range(corrections.LATE_SEED, corrections.LATE_SEED + 40)
+CORRECTED_LATE = range(corrections.LATE_SEED, corrections.LATE_SEED + 24)
 # Those in which a user takes the pods from the DaemonSet of such a Job.
-ORPHANED = range(orphans.FIRST_SEED + 60, orphans.FIRST_SEED + 120)
+ORPHANED = range(orphans.FIRST_SEED + 60, orphans.FIRST_SEED + 90)
 # Those whose Jobs cordon or drain their nodes.
 DRAINED = range(drains.FIRST_SEED, drains.FIRST_SEED + 50)
 # Those with a ScheduledJob.
 SCHEDULED = range(scheduled_jobs.FIRST_SEED, scheduled_jobs.FIRST_SEED + 60)
 # Those in which much happens to each rollout.
-CROWDED = range(crowded_rollouts.FIRST_SEED, crowded_rollouts.FIRST_SEED + 40)
+CROWDED = range(crowded_rollouts.FIRST_SEED, crowded_rollouts.FIRST_SEED + 24)
 # Those with machines that are installed again.
-REIMAGED = range(reimages.FIRST_SEED, reimages.FIRST_SEED + 40)
+REIMAGED = range(reimages.FIRST_SEED, reimages.FIRST_SEED + 24)
 # Those with a rule for an exit code, and tasks that end with another one after that.
-EXIT_CODES = range(exit_codes.FIRST_SEED, exit_codes.FIRST_SEED + 40)
+EXIT_CODES = range(exit_codes.FIRST_SEED, exit_codes.FIRST_SEED + 24)
 # Those with changes that are undone while a user asks for more.
-UNDONE = range(undone_changes.FIRST_SEED, undone_changes.FIRST_SEED + 40)
+UNDONE = range(undone_changes.FIRST_SEED, undone_changes.FIRST_SEED + 24)
 # Those with changes of the selection, and suspensions, that are undone as fast.
-UNDONE_SELECTIONS = range(undone_selections.FIRST_SEED, undone_selections.FIRST_SEED + 40)
+UNDONE_SELECTIONS = range(undone_selections.FIRST_SEED, undone_selections.FIRST_SEED + 24)
 # Those with tasks of mode Exit whose nodes are interrupted as they end.
-INTERRUPTED_EXITS = range(interrupted_exits.FIRST_SEED, interrupted_exits.FIRST_SEED + 40)
+INTERRUPTED_EXITS = range(interrupted_exits.FIRST_SEED, interrupted_exits.FIRST_SEED + 24)
 # Those with changes of rollouts that are at work.
-CHANGED_ROLLOUTS = range(changed_rollouts.FIRST_SEED, changed_rollouts.FIRST_SEED + 40)
+CHANGED_ROLLOUTS = range(changed_rollouts.FIRST_SEED, changed_rollouts.FIRST_SEED + 24)
 # Those whose tasks lose their logs when they have ended.
-LOST_LOGS = range(lost_logs.FIRST_SEED, lost_logs.FIRST_SEED + 40)
+LOST_LOGS = range(lost_logs.FIRST_SEED, lost_logs.FIRST_SEED + 24)
+# Those of CORRECTED, DRAINED and SCHEDULED are judged by the tests that look at them.
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
     "zones": ZONED,
-    "drains": DRAINED,
-    "scheduled": SCHEDULED,
-    "corrections": CORRECTED,
     "late corrections": CORRECTED_LATE,
     "orphans": ORPHANED,
     "crowded rollouts": CROWDED,
@@ -214,7 +212,7 @@ RARE = {
 @pytest.mark.parametrize("seeds", RANGES.values(), ids=RANGES)
 def test_invariants_hold_in_every_schedule(seeds):
     findings = Findings()
-    for found in run_many(seeds, workers=os.cpu_count(), keeps_going=True):
+    for found in run_many(seeds, workers=1, keeps_going=True):
         findings.add(found)
     assert findings.count == len(seeds)
     failing = findings.failures
@@ -224,7 +222,10 @@ def test_invariants_hold_in_every_schedule(seeds):
 def test_starts_are_taken_back_in_many_of_them_and_stay_in_others():
     counts = Counter()
     for schedule in map(generate_schedule, CORRECTED):
-        simulate(schedule, look=lambda world: counts.update([world.oracle.corrections.count > 0]))
+        found = simulate(
+            schedule, look=lambda world: counts.update([world.oracle.corrections.count > 0])
+        )
+        assert not found.violations, schedule.seed
     assert counts[True] >= 10, counts
     assert counts[False] >= 10, counts
 
@@ -238,7 +239,7 @@ def test_nodes_are_cordoned_and_drained_and_some_drains_fail():
         counts["cordons"] += world.oracle.cordons.count > 0
 
     for schedule in map(generate_schedule, DRAINED):
-        simulate(schedule, look=look)
+        assert not simulate(schedule, look=look).violations, schedule.seed
     assert set(counts) == {"cordons", "evictions", "DrainTimedOut", "DrainRefused"}
     assert min(counts.values()) >= 3, counts
 
@@ -253,7 +254,7 @@ def test_runs_of_scheduled_jobs_start_and_overlap():
         counts.update(dict.fromkeys(schedules.overlaps, 1))
 
     for schedule in map(generate_schedule, SCHEDULED):
-        simulate(schedule, look=look)
+        assert not simulate(schedule, look=look).violations, schedule.seed
     assert set(counts) == {"started", "several", "Allow", "Forbid", "Replace"}
     assert min(counts.values()) >= 2, counts
 
