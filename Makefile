@@ -75,9 +75,9 @@ test-integration: $(VENV) ## against a real kube-apiserver and etcd
 test-integration-long: $(VENV) ## integration tests that take minutes each, not in `make test`
 	KUBEBUILDER_ASSETS=$$($(DEVCLUSTER) binaries) $(PYTEST) tests/integration -m on_demand -s
 test-e2e: $(VENV) ## on real nodes; creates a cluster unless there is one; KEEP=1 keeps it
-	@hack/devcluster/with-cluster $(KEEP) $(NODES) tests/e2e/run $(E2E_WORKERS) $(PYTEST)
+	@hack/devcluster/with-cluster $(KEEP) $(NODES) tests/e2e/run $(E2E_WORKERS) 'not on_demand' $(PYTEST)
 test-e2e-long: $(VENV) ## end-to-end tests that take minutes each, not in `make test`
-	@hack/devcluster/with-cluster $(KEEP) $(NODES) $(PYTEST) tests/e2e -m on_demand
+	@hack/devcluster/with-cluster $(KEEP) $(NODES) tests/e2e/run $(E2E_WORKERS) on_demand $(PYTEST)
 test-browser: $(VENV) ## the page of kubectl dsjob report --html in headless Chromium; not in `make test`
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
 	  { echo 'missing: Chromium (on Debian: apt-get install chromium fonts-dejavu-core)'; exit 2; }
@@ -85,7 +85,7 @@ test-browser: $(VENV) ## the page of kubectl dsjob report --html in headless Chr
 test: check ## check and all rings of tests
 	+@tests/run '$(MAKE)'
 .PHONY: test-long
-test-long: test-simulation-long test-integration-long test-e2e-long ## what `make test` leaves out: about an hour
+test-long: test-simulation-long test-integration-long test-e2e-long ## what `make test` leaves out: an hour and a half
 
 .PHONY: lock
 lock: ## images/requirements.txt: what the images install, by hash, from constraints.txt

@@ -12,6 +12,10 @@ SCALE_POD_SUBNET = "10.128.0.0/10"
 KUBEADM_V1BETA4_FROM = (1, 36)
 """kind v0.33 writes kubeadm v1beta3, whose extraArgs are a map, for anything older."""
 
+# Once a minute a kubelet deletes the log of an ended container whose successor is created just then
+# (guarantees.md, "At least once"). Busy nodes take a second for that, and tests wait for such logs.
+KUBELET_ARGUMENTS = {"maximum-dead-containers-per-container": "2"}
+
 SCALE_ARGUMENTS: dict[str, dict[str, str]] = {
     # Without these the clients' own limits are what a benchmark measures.
     "apiServer": {"max-requests-inflight": "3000", "max-mutating-requests-inflight": "1000"},
@@ -31,11 +35,18 @@ def render(nodes: int, *, scale: bool, kubernetes: tuple[int, int]) -> str:
 
     The control plane has no taint, so that three requested nodes are three that run pods.
     """
-    patches: list[dict[str, object]] = [
-        {"kind": "KubeletConfiguration", "failCgroupV1": False},
-    ]
-    if nodes > 1:  # from a single node kind removes the taint itself, and fails if there is none
-        patches.append({"kind": "InitConfiguration", "nodeRegistration": {"taints": []}})
+    patches: list[dict[str, object]] = [{"kind": "KubeletConfiguration", "failCgroupV1": False}]
+    # The arguments of v1beta4 are a list, and a patch would take the place of kind's own.
+    is_list = kubernetes >= KUBEADM_V1BETA4_FROM
+    kubelet: dict[str, object] = {} if is_list else {"kubeletExtraArgs": KUBELET_ARGUMENTS}
+    # From a single node kind removes the taint itself, and fails if there is none.
+    taints: dict[str, object] = {"taints": []} if nodes > 1 else {}
+    for kind, registration in (
+        ("InitConfiguration", {**kubelet, **taints}),
+        ("JoinConfiguration", kubelet),
+    ):
+        if registration:
+            patches.append({"kind": kind, "nodeRegistration": registration})
     if scale:
         patches.append({"kind": "ClusterConfiguration", **_scale(kubernetes)})
     config = {

@@ -45,7 +45,7 @@ async def _script(found: Harness, *, began: list[str]) -> None:
         job = await found.find(JOBS, "sample")
         return job is not None and _condition(job, "RolledBack").get("status") == "True"
 
-    await found.wait_until(is_undone, "rolled back")
+    await found.wait_until(is_undone, "rolled back", seconds=90)
     await asyncio.sleep(LOOK_SECONDS)
     assert began == ["a1", "b1", "a2", "b2"], "each task once, then each rollback once; c never"
     job = await found.find(JOBS, "sample")

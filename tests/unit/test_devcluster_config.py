@@ -23,13 +23,25 @@ def test_three_nodes_are_a_control_plane_and_two_workers():
 
 def test_the_control_plane_runs_pods_and_cgroup_1_is_allowed():
     found = patches(kindconfig.render(2, scale=False, kubernetes=(1, 34)))
-    assert found["InitConfiguration"]["nodeRegistration"] == {"taints": []}
+    assert found["InitConfiguration"]["nodeRegistration"]["taints"] == []
     assert found["KubeletConfiguration"]["failCgroupV1"] is False
     assert "ClusterConfiguration" not in found
 
 
 def test_a_single_node_keeps_its_taint_for_kind_to_remove():
-    assert "InitConfiguration" not in patches(kindconfig.render(1, scale=False, kubernetes=(1, 34)))
+    found = patches(kindconfig.render(1, scale=False, kubernetes=(1, 34)))
+    assert "taints" not in found["InitConfiguration"]["nodeRegistration"]
+
+
+@pytest.mark.parametrize(("kubernetes", "has_patch"), [((1, 35), True), ((1, 36), False)])
+def test_kubelets_keep_the_logs_of_two_ended_containers(kubernetes, has_patch):
+    """With v1beta4 the arguments are a list, and a patch would replace those of kind."""
+    found = patches(kindconfig.render(1, scale=False, kubernetes=kubernetes))
+    for kind in ("InitConfiguration", "JoinConfiguration"):
+        registration = found.get(kind, {}).get("nodeRegistration", {})
+        assert registration == (
+            {"kubeletExtraArgs": kindconfig.KUBELET_ARGUMENTS} if has_patch else {}
+        )
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
 def is_asleep(process: subprocess.Popen[str]) -> bool:
     """Return whether the shell waits for a `sleep` (proc_pid_task(5): children)."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, ProcessLookupError):
         return any(Path(f"/proc/{pid}/comm").read_text() == "sleep\n" for pid in children)
     return False
 
