@@ -55,11 +55,10 @@ class Deliveries:
             return cached
         if not known.is_written:
             await self._write(report, receiver, known)
-        current = replace(known.delivery, events=cached.events)
-        if cached == current or _is_later(cached, current):
+        latest = self.latest(report, receiver)
+        if latest == cached:
             self._known.pop((report.uid, receiver), None)
-            return cached
-        return current
+        return latest
 
     def latest(self, report: JobReport, receiver: str) -> Delivery:
         """Return what a receiver of a report was notified of, also if that is not recorded yet."""

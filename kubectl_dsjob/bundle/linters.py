@@ -42,9 +42,9 @@ async def _parse(file: BundleFile, path: Path, shell: str) -> list[Problem]:
     program = shutil.which(shell)
     if program is None:
         return []
-    # Without BASH_ENV and ENV: bash reads the file that they name, even with -n.
-    # bash parses such patterns only when it is told of them. With -n it does not run the `shopt`.
+    # bash parses these patterns only with the option. With -n it does not run the script's `shopt`.
     options = ["-O", "extglob"] if shell == "bash" and b"extglob" in file.content else []
+    # Without BASH_ENV and ENV: bash reads the file that they name, even with -n.
     environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C"}
     try:
         ended = await run_program(

@@ -136,7 +136,7 @@ def failed(report):
     return report["status"]["notifications"]["ops"].get("failed")
 
 
-async def test_the_history_deletes_no_report_before_its_notification_is_given_up_and_told(
+async def test_the_history_deletes_no_report_before_its_notification_is_given_up_and_reported(
     server, cluster, receiver, tmp_path
 ):
     receiver.status = 503

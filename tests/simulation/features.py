@@ -25,6 +25,8 @@ ABOUT_A_JOB = {
 }
 # Another name, another namespace, or both.
 OTHERS = (("other", "default"), ("sample", "elsewhere"), ("third", "elsewhere"))
+# About when a task starts, after the Job was created, in seconds.
+STARTED_AT = 0.4
 NAMES = ("exit", "refusal", "results", "shards", "jobs")
 
 
@@ -98,6 +100,13 @@ def with_failure_token(job: JobPlan) -> JobPlan:
 def with_results(job: JobPlan) -> JobPlan:
     """Return the Job with results, which its tasks print then."""
     return replace(job, spec={**job.spec, "results": [{"name": "a"}, {"name": "b"}]})
+
+
+def with_answers(job: JobPlan, rng: Random, *, failure_token: float, results: float) -> JobPlan:
+    """Return the Job with a failure token, and with results, in these shares of all cases."""
+    if rng.random() < failure_token:
+        job = with_failure_token(job)
+    return with_results(job) if rng.random() < results else job
 
 
 def with_refusals(schedule: Schedule, rng: Random) -> Schedule:

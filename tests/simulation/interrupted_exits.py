@@ -8,20 +8,13 @@ from dataclasses import replace
 from random import Random
 
 from tests.simulation.drawn_disturbances import DISRUPTIONS
-from tests.simulation.features import (
-    with_exit,
-    with_failure_token,
-    with_refusals,
-    with_results,
-)
+from tests.simulation.features import STARTED_AT, with_answers, with_exit, with_refusals
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule
 
 FIRST_SEED = 12_000_000_000
 SHARE_WITH_RESULTS = 0.8
 SHARE_WITH_FAILURE_TOKEN = 0.4
 SHARE_WITH_REFUSALS = 0.2
-# About when a task starts, after the Job was created.
-_STARTED_AT = 0.4
 _KINDS = (
     *("reboot", "reboot", "reboot", "shutdown", "reimage", "not_ready", "down"),
     *("evict", "disrupt", "delete_pod", "readmit"),
@@ -41,7 +34,7 @@ def with_interrupted_exits(schedule: Schedule, rng: Random) -> Schedule:
 def _interruption(node: NodePlan, rng: Random) -> Disturbance:
     """Return what happens to a node when its first task ends, or an attempt after it."""
     work = node.tasks[0].after
-    at = _STARTED_AT + work * rng.choice((1, 1, 1, 2)) + rng.uniform(-1.0, 1.5)
+    at = STARTED_AT + work * rng.choice((1, 1, 1, 2)) + rng.uniform(-1.0, 1.5)
     seconds = rng.choice((1.0, 3.0, 8.0, 40.0))
     kind = rng.choice(_KINDS)
     why = rng.choice(DISRUPTIONS) if kind == "disrupt" else ""
@@ -49,7 +42,6 @@ def _interruption(node: NodePlan, rng: Random) -> Disturbance:
 
 
 def _exit(job: JobPlan, rng: Random) -> JobPlan:
-    job = with_exit(job)
-    if rng.random() < SHARE_WITH_FAILURE_TOKEN:
-        job = with_failure_token(job)
-    return with_results(job) if rng.random() < SHARE_WITH_RESULTS else job
+    return with_answers(
+        with_exit(job), rng, failure_token=SHARE_WITH_FAILURE_TOKEN, results=SHARE_WITH_RESULTS
+    )

@@ -7,7 +7,7 @@ their token, fail, or print the failure token and end.
 from dataclasses import replace
 from random import Random
 
-from tests.simulation.features import with_exit, with_failure_token, with_results
+from tests.simulation.features import STARTED_AT, with_answers, with_exit
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 
 FIRST_SEED = 14_000_000_000
@@ -15,8 +15,6 @@ SHARE_WITH_OWN_TASK = 0.7
 SHARE_WITH_EXIT = 0.25
 SHARE_WITH_FAILURE_TOKEN = 0.4
 SHARE_WITH_RESULTS = 0.4
-# About when a task starts, after the Job was created.
-_STARTED_AT = 0.4
 _KINDS = ("exit", "exit", "once", "silent", "fail", "refuse", "again")
 
 
@@ -46,7 +44,7 @@ def _with_task(node: NodePlan, rng: Random) -> NodePlan:
 def _losses(node: NodePlan, rng: Random) -> list[Disturbance]:
     """Return what happens around an end of the node's first task."""
     # The kubelet waits 10 s before the second attempt.
-    end = _STARTED_AT + node.tasks[0].after * rng.choice((1, 1, 2)) + rng.choice((0.0, 0.0, 10.0))
+    end = STARTED_AT + node.tasks[0].after * rng.choice((1, 1, 2)) + rng.choice((0.0, 0.0, 10.0))
     seconds = rng.choice((1.0, 2.0, 5.0))
     begin = max(end - rng.uniform(0.1, seconds), 0.1)
     moments = sorted(rng.uniform(end, begin + seconds + 1.0) for _ in range(3))
@@ -57,6 +55,6 @@ def _losses(node: NodePlan, rng: Random) -> list[Disturbance]:
 def _with_features(job: JobPlan, rng: Random) -> JobPlan:
     if rng.random() < SHARE_WITH_EXIT:
         job = with_exit(job)
-    if rng.random() < SHARE_WITH_FAILURE_TOKEN:
-        job = with_failure_token(job)
-    return with_results(job) if rng.random() < SHARE_WITH_RESULTS else job
+    return with_answers(
+        job, rng, failure_token=SHARE_WITH_FAILURE_TOKEN, results=SHARE_WITH_RESULTS
+    )

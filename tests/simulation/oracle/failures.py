@@ -51,8 +51,8 @@ class Failures:
         self.blamed: set[tuple[str, str | None]] = set()
         self.printed: set[tuple[str, int]] = set()
         self.refused: set[tuple[str, int]] = set()
-        self.lost: set[tuple[str, int]] = set()
-        self._unproved: set[tuple[str, str | None]] = set()
+        # Node and Job of each instance whose log is gone, with the token in it.
+        self.lost: dict[tuple[str, int], tuple[str, str | None]] = {}
 
     # --- allowed failures --------------------------------------------------------------------
 
@@ -73,8 +73,8 @@ class Failures:
     def log_is_lost(self, run: PodRun, instance: int) -> None:
         """Note that the kubelet deletes the log of an instance that has ended."""
         if (run.pod_uid, instance) in self.printed:
-            self.lost.add((run.pod_uid, instance))
-            self._unproved.add((run.machine.name, self._oracle.job_of.get(run.pod_uid)))
+            place = run.machine.name, self._oracle.job_of.get(run.pod_uid)
+            self.lost[run.pod_uid, instance] = place
         self._oracle.evidence.results.cannot_be_asked(run)
 
     def allow_failure_of(self, run: PodRun) -> None:
@@ -140,7 +140,7 @@ class Failures:
     def _accuse(self, words: str, node: str = "", job_uid: str = "") -> None:
         if self.is_unread(node):
             self._oracle.excuse("false failure", "grace")
-        elif (node, job_uid) in self._unproved:
+        elif (node, job_uid) in self.lost.values():
             self._oracle.excuse("false failure", "lost log")
         else:
             self._oracle.violate("false failure", words + self._oracle.timeouts.skews())

@@ -309,7 +309,7 @@ class _Rest:
         # A pod that a machine before this one has run has not proved anything about this one.
         tokens = world.oracle.evidence.tokens.get((node, self.desired[node]), ())
         proofs = instances & world.oracle.failures.printed if self.uid in tokens else set()
-        if proofs & world.oracle.failures.lost:
+        if proofs & world.oracle.failures.lost.keys():
             world.oracle.excuse("stuck", "lost log")
         elif proofs:
             self.violate("stuck", f"{node} has succeeded and is not in the ledger")

@@ -73,8 +73,8 @@ def test_a_report_stays_until_its_notification_is_sent_or_given_up():
     assert expired([waiting], age=60.0, now=later)[0] == ["r-due-0"]
     # A controller that has just begun may find what waited for days.
     assert expired([waiting], limit=0, now=later, since=NOW) == ([], NOW + timedelta(minutes=10))
-    told = replace(due["ops"], event="Succeeded", time=ended)
-    status = replace(status, notifications={"ops": told})
+    sent = replace(due["ops"], event="Succeeded", time=ended)
+    status = replace(status, notifications={"ops": sent})
     assert expired([replace(waiting, status=status)], limit=0)[0] == ["r-due-0"]
 
 
