@@ -87,15 +87,17 @@ def task_failure(
 def _failure_message(
     context: RunContext, record: NodeRecord, inputs: NodeInputs, container: Container
 ) -> str:
-    """Return how the task ended. The token decides about exit 0, so an unread log is named."""
-    before = record.attempts_in_earlier_pods
-    end = task_ended(inputs.pod, record.finished_in_pod)
-    decides = context.spec.completion.mode == CompletionMode.LOG and record.exit_code == 0
-    if decides and not _was_read(inputs.evidence, end):
-        return f"exit 0 {_attempts(container, before)}; {_UNREAD_HINT}"
     # What is shown of a task that restarts is of its newest end, which the kubelet may have lost.
-    is_shown = record.reason == NodeReason.RESTARTING
-    return record.message if is_shown else end_message(container, before)
+    if record.reason == NodeReason.RESTARTING and not _is_unread(context, record, inputs):
+        return record.message
+    return end_message(context, record, inputs, container)
+
+
+def _is_unread(context: RunContext, record: NodeRecord, inputs: NodeInputs) -> bool:
+    """Return whether the token decides about the end, and its log was not read."""
+    if context.spec.completion.mode != CompletionMode.LOG or record.exit_code != 0:
+        return False
+    return not _was_read(inputs.evidence, task_ended(inputs.pod, record.finished_in_pod))
 
 
 def failure_in_earlier_pod(context: RunContext, inputs: NodeInputs) -> NodeRecord | None:
@@ -285,24 +287,27 @@ def failed_record(
     )
 
 
-def end_message(container: Container, before: int = 0) -> str:
+def end_message(
+    context: RunContext, record: NodeRecord, inputs: NodeInputs, container: Container
+) -> str:
     """Return how the newest start of the task ended: "exit 2 after 3 attempts: disk full".
 
-    `before` is how often earlier pods of the node have started it.
-    The kubelet's message, if there is one, has the error of the container runtime, or what the task
-    wrote to its termination log.
+    `record` is the one with that end. The kubelet's message, if there is one, has the error of the
+    container runtime, or what the task wrote to its termination log.
     """
     code = last_code(container)
     reason, message = container.last_reason, container.last_message
     if container.state == "terminated":
         reason, message = container.reason, container.message
-    when = _attempts(container, before)
+    when = _attempts(container, record.attempts_in_earlier_pods)
     how = f"exit {code}" if code is not None else "ended with an unknown exit code"
     cause = (
         f" ({single_line(reason, REASON_LIMIT)})"
         if reason not in {"", "Error", "Completed"}
         else ""
     )
+    if _is_unread(context, record, inputs):
+        return f"exit 0 {when}; {_UNREAD_HINT}"
     if code == 0:
         return f"exit 0 without the token {when} ({_MODE_HINT})"
     detail = f": {single_line(message, MESSAGE_LIMIT)}" if message else ""

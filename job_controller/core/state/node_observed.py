@@ -82,11 +82,7 @@ def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs)
     ignored = newly if is_ignored and not is_kept else 0
     started = container.started_at or pod.started_at
     reason, message = _not_restarting_reason(context, record, inputs, count)
-    if not reason and failing:
-        reason, message = NodeReason.RESTARTING, _message_of_end(record, container, base, count)
-        if is_kept and record.reason == NodeReason.RESTARTING:
-            message = record.message
-    return replace(
+    active = replace(
         base,
         state=NodeState.ACTIVE,
         attempts=base.attempts_in_earlier_pods + container.restart_count + 1,
@@ -97,6 +93,14 @@ def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs)
         reason=reason,
         message=message,
     )
+    if reason or not failing:
+        return active
+    # The kubelet may not know the end on record any more.
+    is_on_record = is_kept or (count == base.finished_in_pod and last_code(container) is None)
+    if is_on_record and record.reason == NodeReason.RESTARTING:
+        return replace(active, reason=record.reason, message=record.message)
+    message = end_message(context, active, inputs, container)
+    return replace(active, reason=NodeReason.RESTARTING, message=message)
 
 
 def _follows_rejected_pod(context: RunContext, reason: str, inputs: NodeInputs) -> bool:
@@ -151,15 +155,6 @@ def _not_restarting_reason(
         # The kubelet backs off between two attempts to create the container.
         return record.reason, record.message
     return "", ""
-
-
-def _message_of_end(record: NodeRecord, container: Container, base: NodeRecord, count: int) -> str:
-    """Return how the newest start ended, as on record if the kubelet does not know it any more."""
-    is_known = last_code(container) is not None
-    is_on_record = record.reason == NodeReason.RESTARTING and count == base.finished_in_pod
-    if is_on_record and not is_known:
-        return record.message
-    return end_message(container, base.attempts_in_earlier_pods)
 
 
 def _active_since(context: RunContext, record: NodeRecord, pod: Pod) -> datetime | None:

@@ -185,6 +185,19 @@ def test_exit_0_whose_log_was_not_read_does_not_claim_that_there_was_no_token():
         )
 
 
+def test_a_task_that_starts_again_is_not_said_to_lack_a_token_before_its_log_was_read():
+    for attempt, words in (
+        (1, "; its log was not read, so whether it printed the token is not known"),
+        (2, " (if that is enough, set spec.completion.mode to Exit)"),
+    ):
+        evidence = Evidence("a-uid", pod_uid="pod-a-1", attempt=attempt)
+        spec = replace(SPEC, backoff_limit=9)
+        record = assess(ended(0, restarts=1), spec=spec, evidence=evidence).record
+        assert (record.state, record.reason) == ("Active", "Restarting")
+        assert ("without the token" in record.message) == (attempt == 2)
+        assert record.message.endswith(words)
+
+
 def test_the_cause_of_an_end_is_shown():
     assert assess(ended(137, restarts=1, reason="OOMKilled")).record.message == (
         "exit 137 (OOMKilled) after 2 attempts"
