@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from daemonset_job.api.container import Container, ended_count
+from daemonset_job.api.container import ended_count
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
