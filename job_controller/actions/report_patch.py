@@ -23,7 +23,7 @@ async def patch_report_status(
     tries: int,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> RawObject | None:
-    """Patch the status and return the report; None if the patch is not due any more.
+    """Patch the status and return the report's metadata; None if the patch is not due any more.
 
     `body` has UID and resourceVersion as preconditions: a write of a former leader may be carried
     out late. After a conflict, `is_due` says of the newest status whether the patch is sent again.
@@ -37,6 +37,8 @@ async def patch_report_status(
                 report.name,
                 body,
                 report.namespace,
+                # The server encodes what it answers, and a report is large.
+                metadata_only=True,
                 timeout_seconds=timeout_seconds,
             )
         except Conflict:
