@@ -1,10 +1,9 @@
 """The objects of the fake API server, and what others than its clients do to them."""
 
-import copy
-
 from daemonset_job.kube.client.resource import Resource
 from daemonset_job.runtime.clock import Clock
 from tests.contract.fake_storage import Raw, Storage, rules_of
+from tests.fakekube.copies import copy_object
 from tests.fakekube.garbage_collector import is_orphan
 from tests.fakekube.patches import merge_patch
 from tests.fakekube.selectors import parse_selector
@@ -18,7 +17,7 @@ class StoredObjects:
 
     def put(self, resource: Resource, body: Raw) -> Raw:
         """Create or replace an object, status included, as the whole cluster's hand."""
-        body = copy.deepcopy(body)
+        body = copy_object(body)
         metadata = body["metadata"]
         if resource.namespaced:
             metadata.setdefault("namespace", "default")
@@ -34,7 +33,7 @@ class StoredObjects:
             changed = {**stored, "status": status}
             if changed != stored:
                 stored = self.storage.commit(kind, "MODIFIED", changed, stored)
-        return copy.deepcopy(stored)
+        return copy_object(stored)
 
     def patch(self, resource: Resource, name: str, body: Raw, namespace: str = "default") -> Raw:
         """Merge-patch an object, status included."""
@@ -51,7 +50,7 @@ class StoredObjects:
     def get(self, resource: Resource, name: str, namespace: str = "default") -> Raw:
         """Return a copy of an object; Refused 404 if it is not there."""
         key = self._key(resource, namespace, name)
-        return copy.deepcopy(self.storage.find((resource.group, resource.plural), key))
+        return copy_object(self.storage.find((resource.group, resource.plural), key))
 
     def exists(self, resource: Resource, name: str, namespace: str = "default") -> bool:
         """Return whether an object exists."""
@@ -63,7 +62,7 @@ class StoredObjects:
         """Return copies of all objects of a type, sorted by key."""
         items = sorted(self.storage.all((resource.group, resource.plural)).items())
         selector = parse_selector(rules_of(resource), label_selector, None)
-        return [copy.deepcopy(raw) for _, raw in items if selector.selects(raw)]
+        return [copy_object(raw) for _, raw in items if selector.selects(raw)]
 
     def collect_garbage(self) -> int:
         """Delete what has owners of which none exists any more; returns how many objects went."""
