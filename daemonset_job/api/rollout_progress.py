@@ -24,6 +24,7 @@ PROGRESS_SHAPE: Final = fields(
     imagePullFailure=STRING,
     scriptCheckedUpTo=STRING,
     scriptCheckInconclusive=STRING,
+    scriptCheckHash=STRING,
     checkPassed=STRING,
     plan=list_of(BATCH_SHAPE),
 )
@@ -59,8 +60,9 @@ class RolloutProgress:
     `images_pulled`: the nodes have the images, as far as `spec.failurePolicy` asks for. If they
     cannot be pulled, `image_pull_failure` says why, "" if that is not known. The script of the
     step's check has passed on the nodes up to `script_checked_up_to`, by name. Why its result is
-    not known is in `script_check_inconclusive`. `check_passed` is a hash of the check that has
-    passed in a step that waits for its approval, "" for none.
+    not known is in `script_check_inconclusive`. `script_check_hash` is a hash of the script that
+    both are about. `check_passed` is a hash of the check that has passed in a step that waits for
+    its approval, "" for none.
     """
 
     step: int = 1
@@ -76,6 +78,7 @@ class RolloutProgress:
     image_pull_failure: str = ""
     script_checked_up_to: str = ""
     script_check_inconclusive: str = ""
+    script_check_hash: str = ""
     check_passed: str = ""
 
     @property
@@ -96,6 +99,7 @@ class RolloutProgress:
             "imagePullFailure": self.image_pull_failure,
             "scriptCheckedUpTo": self.script_checked_up_to,
             "scriptCheckInconclusive": self.script_check_inconclusive,
+            "scriptCheckHash": self.script_check_hash,
             "checkPassed": self.check_passed,
             "plan": [batch.to_raw() for batch in self.plan],
         }
@@ -120,6 +124,7 @@ def parse_rollout_progress(raw: Mapping[str, Any] | None) -> RolloutProgress | N
         image_pull_failure=raw.get("imagePullFailure") or "",
         script_checked_up_to=raw.get("scriptCheckedUpTo") or "",
         script_check_inconclusive=raw.get("scriptCheckInconclusive") or "",
+        script_check_hash=raw.get("scriptCheckHash") or "",
         check_passed=raw.get("checkPassed") or "",
         plan=tuple(
             PlannedBatch(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
+from daemonset_job.api.json_text import json_hash
+from daemonset_job.api.owned_task import OwnedTask
 from daemonset_job.api.reasons import FailedReason
 from daemonset_job.api.rollout import Check
 from daemonset_job.api.rollout_progress import RolloutProgress
@@ -61,12 +63,14 @@ def check_by_script(
 ) -> ScriptCheck:
     """Return what the script says of the nodes: it runs on 1000 of them, then on the next ones.
 
-    `progress` is the written one. The Job of these nodes is needed until its result is written.
+    `progress` is the written one, about this script. The Job of these nodes is needed until its
+    result is written.
     """
     if check.script is None:
         return ScriptCheck(PASSED, progress)
     if words := progress.script_check_inconclusive:
         return ScriptCheck(CheckResult(CheckState.INCONCLUSIVE, words), progress)
+    progress = replace(progress, script_check_hash=_script_hash(check.script))
     there = sorted(name for name in nodes if name in snapshot.nodes)
     left = [name for name in there if name > progress.script_checked_up_to]
     if not left:
@@ -79,6 +83,20 @@ def check_by_script(
         due = [name for name in left if name in begun]
         of_step = _Nodes([name for name in begun if name in snapshot.nodes], due, there)
     return _judge(snapshot, check, ScriptCheck(PASSED, progress, part), of_step, now)
+
+
+def without_other_script(progress: RolloutProgress, check: Check) -> RolloutProgress:
+    """Return the progress without what is known of a script that the check had before."""
+    known = progress.script_check_hash
+    if check.script is None or not known or known == _script_hash(check.script):
+        return progress
+    return replace(
+        progress, script_checked_up_to="", script_check_inconclusive="", script_check_hash=""
+    )
+
+
+def _script_hash(script: OwnedTask) -> str:
+    return json_hash(asdict(script))
 
 
 def _nodes_of_begun(

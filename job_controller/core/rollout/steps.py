@@ -33,7 +33,7 @@ from job_controller.core.rollout.checks import (
 from job_controller.core.rollout.image_pull import advance_pull
 from job_controller.core.rollout.members import StepMembers, find_members, present_step
 from job_controller.core.rollout.places import Places
-from job_controller.core.rollout.script_check import check_by_script
+from job_controller.core.rollout.script_check import check_by_script, without_other_script
 from job_controller.core.rollout.source_answers import find_queries, judge_answers
 from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.desired_count import find_completed
@@ -136,6 +136,7 @@ def _advance_step(
     if step.check.is_empty:
         # A person may have taken a check out of the step that had failed, or was inconclusive.
         progress = replace(progress, check_failure="", script_check_inconclusive="")
+    progress = without_other_script(progress, step.check)
     if progress.check_failure:
         # Neither a node that joins nor one that leaves changes what was found, and a count that is
         # not known does not either.
@@ -230,6 +231,7 @@ def _with_unfinished_step(progress: RolloutProgress) -> RolloutProgress:
         check_failure="",
         script_checked_up_to="",
         script_check_inconclusive="",
+        script_check_hash="",
         check_passed="",
     )
 

@@ -137,6 +137,7 @@ def test_every_field_of_the_crd_is_read_and_written():
             "imagePullFailure": "1 of 2 nodes failed",
             "scriptCheckedUpTo": "a",
             "scriptCheckInconclusive": "no result",
+            "scriptCheckHash": "fedcba9876543210",
             "checkPassed": "0123456789abcdef",
             "plan": [{"step": 1, "count": 2, "nodes": ["a", "b"]}],
         },
