@@ -25,6 +25,8 @@ PROGRESS_SHAPE: Final = fields(
     scriptCheckedUpTo=STRING,
     scriptCheckInconclusive=STRING,
     scriptCheckHash=STRING,
+    checkHash=STRING,
+    checkStartedAt=TIME,
     checkPassed=STRING,
     plan=list_of(BATCH_SHAPE),
 )
@@ -61,8 +63,9 @@ class RolloutProgress:
     cannot be pulled, `image_pull_failure` says why, "" if that is not known. The script of the
     step's check has passed on the nodes up to `script_checked_up_to`, by name. Why its result is
     not known is in `script_check_inconclusive`. `script_check_hash` is a hash of the script that
-    both are about. `check_passed` is a hash of the check that has passed in a step that waits for
-    its approval, "" for none.
+    both are about. `check_started_at` is since when the present check of the step is made, of which
+    `check_hash` is a hash; None before that. `check_passed` is a hash of the check that has passed
+    in a step that waits for its approval, "" for none.
     """
 
     step: int = 1
@@ -79,6 +82,8 @@ class RolloutProgress:
     script_checked_up_to: str = ""
     script_check_inconclusive: str = ""
     script_check_hash: str = ""
+    check_hash: str = ""
+    check_started_at: datetime | None = None
     check_passed: str = ""
 
     @property
@@ -100,6 +105,8 @@ class RolloutProgress:
             "scriptCheckedUpTo": self.script_checked_up_to,
             "scriptCheckInconclusive": self.script_check_inconclusive,
             "scriptCheckHash": self.script_check_hash,
+            "checkHash": self.check_hash,
+            "checkStartedAt": self.check_started_at and format_time(self.check_started_at),
             "checkPassed": self.check_passed,
             "plan": [batch.to_raw() for batch in self.plan],
         }
@@ -125,6 +132,8 @@ def parse_rollout_progress(raw: Mapping[str, Any] | None) -> RolloutProgress | N
         script_checked_up_to=raw.get("scriptCheckedUpTo") or "",
         script_check_inconclusive=raw.get("scriptCheckInconclusive") or "",
         script_check_hash=raw.get("scriptCheckHash") or "",
+        check_hash=raw.get("checkHash") or "",
+        check_started_at=parse_whole_seconds(raw.get("checkStartedAt")),
         check_passed=raw.get("checkPassed") or "",
         plan=tuple(
             PlannedBatch(

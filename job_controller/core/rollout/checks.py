@@ -7,7 +7,8 @@ function that returns a `CheckResult`, and `judge` makes one of all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from enum import Enum, auto
 
 from daemonset_job.api.fold_names import fold
@@ -15,6 +16,7 @@ from daemonset_job.api.json_text import json_hash
 from daemonset_job.api.node import Node
 from daemonset_job.api.rollout import Check
 from daemonset_job.api.rollout_progress import RolloutProgress
+from daemonset_job.api.times import whole_seconds
 from job_controller.core.state.observed_pods import PodObservation, PodsOnNode
 from job_controller.core.text.sanitize import single_line
 
@@ -42,13 +44,22 @@ PASSED = CheckResult(CheckState.PASS)
 
 
 def check_hash(check: Check) -> str:
-    """Return a hash of a check, "" for one with nothing to check."""
-    return "" if check.is_empty else json_hash(asdict(check))
+    """Return a hash of what a check asks for; another time to pass makes no other check of it."""
+    return json_hash(asdict(replace(check, timeout_seconds=0)))
 
 
 def has_passed(check: Check, progress: RolloutProgress) -> bool:
     """Return whether it is on record that this check has passed, and not another one before it."""
-    return bool(progress.check_passed) and progress.check_passed == check_hash(check)
+    return not check.is_empty and progress.check_passed == check_hash(check)
+
+
+def begin_check(check: Check, progress: RolloutProgress, now: datetime) -> RolloutProgress:
+    """Return the progress with the start of this check, which is now if it was not made before."""
+    known = check_hash(check)
+    if progress.check_hash == known and progress.check_started_at is not None:
+        return progress
+    began = whole_seconds(now)
+    return replace(progress, check_hash=known, check_started_at=began, check_passed="")
 
 
 def judge(

@@ -25,6 +25,7 @@ from job_controller.core.rollout.checks import (
     PASSED,
     CheckResult,
     CheckState,
+    begin_check,
     check_hash,
     combine,
     has_passed,
@@ -232,6 +233,8 @@ def _with_unfinished_step(progress: RolloutProgress) -> RolloutProgress:
         script_checked_up_to="",
         script_check_inconclusive="",
         script_check_hash="",
+        check_hash="",
+        check_started_at=None,
         check_passed="",
     )
 
@@ -269,6 +272,8 @@ def _finish_step(snapshot: Snapshot, counts: NodeCounts, end: _Finish, now: date
     soaked_at = add_seconds(progress.soak_started_at, step.soak_seconds)
     if now < soaked_at and not progress.is_promoted:
         words = f"{_name(progress)} soaks until {format_time(soaked_at)}"
+        # If a person has made the soak longer, the check has all of its time after it.
+        progress = replace(progress, check_started_at=None)
         return Advance(replace(progress, waits_for=""), message=words, wake_at=soaked_at)
     verdict = _judge_step(snapshot, end, completed, now)
     found = _decide(snapshot.job, replace(end, progress=verdict.progress), verdict, now)
@@ -329,9 +334,10 @@ def _judge_step(snapshot: Snapshot, end: _Finish, completed: set[str], now: date
         return _Verdict(CheckResult(CheckState.INCONCLUSIVE, words), progress)
     if has_passed(step.check, progress):
         return _Verdict(PASSED, progress)
+    progress = begin_check(step.check, progress, now)
     assert progress.soak_started_at is not None
-    limit = step.soak_seconds + step.check.timeout_seconds
-    is_late = now >= add_seconds(progress.soak_started_at, limit)
+    assert progress.check_started_at is not None
+    is_late = now >= add_seconds(progress.check_started_at, step.check.timeout_seconds)
     query = _query(step.check.pods, completed)
     observed = snapshot.observed_pods
     fresh = observed if observed is not None and observed.query == query else None
@@ -373,7 +379,8 @@ def _decide(job: Job, end: _Finish, verdict: _Verdict, now: datetime) -> Advance
             later = now + timedelta(seconds=POLL_SECONDS)
             return Advance(asked, SuspendedReason.CHECK_INCONCLUSIVE, words, later, query)
     # While a person is asked, it is not checked again: what happens then is not of the check.
-    passed = replace(progress, check_passed=check_hash(end.step.check))
+    check = end.step.check
+    passed = replace(progress, check_passed="" if check.is_empty else check_hash(check))
     return _ask_approval(job, replace(end, progress=passed))
 
 

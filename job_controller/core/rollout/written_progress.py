@@ -17,11 +17,14 @@ def written_progress(job: Job) -> RolloutProgress | None:
 def reported_progress(job: Job, progress: RolloutProgress | None) -> RolloutProgress | None:
     """Return the progress for the report, from that for the Job's status.
 
-    The report has the start of a soak once that is in the Job's status. While the API server
-    refuses the status, each reconcile gives the soak another start.
+    The report has the start of a soak, or of a check, once that is in the Job's status. While the
+    API server refuses the status, each reconcile gives them another start.
     """
     if progress is None:
         return None
     known = written_progress(job)
-    is_written = known is not None and known.soak_started_at == progress.soak_started_at
-    return progress if is_written else replace(progress, soak_started_at=None)
+    if known is None or known.soak_started_at != progress.soak_started_at:
+        progress = replace(progress, soak_started_at=None)
+    if known is None or known.check_started_at != progress.check_started_at:
+        progress = replace(progress, check_started_at=None)
+    return progress

@@ -79,6 +79,8 @@ def test_every_field_of_the_crd_is_read_and_written():
             "scriptCheckedUpTo": "a",
             "scriptCheckInconclusive": "no result",
             "scriptCheckHash": "fedcba9876543210",
+            "checkHash": "0123456789abcdef",
+            "checkStartedAt": "2026-01-01T00:00:30Z",
             "checkPassed": "0123456789abcdef",
             "plan": [{"step": 1, "count": 2, "nodes": ["a", "b"]}],
         },
