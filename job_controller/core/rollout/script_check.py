@@ -227,7 +227,7 @@ def _counts_from(job: Job, progress: RolloutProgress, run: Job | None, now: date
 
     It begins again after a suspension of the run. A stop of all Jobs stops that of the script, too.
     """
-    began = progress.soak_started_at
+    began = progress.check_started_at
     if run is not None:
         began = run.status.start_time or run.created_at
     suspended = job.condition(ConditionType.SUSPENDED)

@@ -7,6 +7,7 @@ import pytest
 
 from daemonset_job.api.owned_task import OwnedTask
 from daemonset_job.api.rollout import Check, Step
+from job_controller.core.plan import RefusedWrite
 from job_controller.core.rollout import script_check
 from tests.unit.core.rollouts import steps
 from tests.unit.core.runs import spec
@@ -83,6 +84,20 @@ def test_a_script_does_not_run_again_because_its_check_has_another_time():
     spec(found.cluster, rollout=one(needs_approval=True, timeout_seconds=90))
     found.step(4)
     assert (asked(found)[1], found.created) == ("WaitingForApproval", [CHECK])
+
+
+def test_a_changed_script_whose_job_is_refused_for_a_moment_waits_for_it():
+    found = world(rollout=one(needs_approval=True))
+    found.end_owned(CHECK)
+    found.step(3)
+    found.now += LATE
+    spec(found.cluster, rollout=one(script=OTHER, needs_approval=True))
+    found.extra = {"refusals": {RefusedWrite.OWNED_JOB: "quota"}}
+    found.step(4)
+    assert (found.phase, asked(found)[0]) == ("Running", "False")
+    found.extra = {}
+    found.step(2)
+    assert found.created == [CHECK, CHECK]
 
 
 # --- the time of a check -----------------------------------------------------------------------
