@@ -23,6 +23,7 @@ PROGRESS_SHAPE: Final = fields(
     imagesPulled=BOOLEAN,
     imagePullFailure=STRING,
     scriptCheckedUpTo=STRING,
+    scriptCheckedNodes=NUMBER,
     scriptCheckInconclusive=STRING,
     scriptCheckHash=STRING,
     checkHash=STRING,
@@ -61,9 +62,10 @@ class RolloutProgress:
 
     `images_pulled`: the nodes have the images, as far as `spec.failurePolicy` asks for. If they
     cannot be pulled, `image_pull_failure` says why, "" if that is not known. The script of the
-    step's check has passed on the nodes up to `script_checked_up_to`, by name. Why its result is
-    not known is in `script_check_inconclusive`. `script_check_hash` is a hash of the script that
-    both are about. `check_started_at` is since when the present check of the step is made, of which
+    step's check has passed on the nodes up to `script_checked_up_to`, by name. They are
+    `script_checked_nodes`, 0 if that is not known. Why its result is not known is in
+    `script_check_inconclusive`. `script_check_hash` is a hash of the script that all three are
+    about. `check_started_at` is since when the present check of the step is made, of which
     `check_hash` is a hash; None before that. `check_passed` is a hash of the check that has passed
     in a step that waits for its approval, "" for none.
     """
@@ -80,6 +82,7 @@ class RolloutProgress:
     images_pulled: bool = False
     image_pull_failure: str = ""
     script_checked_up_to: str = ""
+    script_checked_nodes: int = 0
     script_check_inconclusive: str = ""
     script_check_hash: str = ""
     check_hash: str = ""
@@ -103,6 +106,7 @@ class RolloutProgress:
             "imagesPulled": self.images_pulled,
             "imagePullFailure": self.image_pull_failure,
             "scriptCheckedUpTo": self.script_checked_up_to,
+            "scriptCheckedNodes": self.script_checked_nodes,
             "scriptCheckInconclusive": self.script_check_inconclusive,
             "scriptCheckHash": self.script_check_hash,
             "checkHash": self.check_hash,
@@ -130,6 +134,7 @@ def parse_rollout_progress(raw: Mapping[str, Any] | None) -> RolloutProgress | N
         images_pulled=bool(raw.get("imagesPulled")),
         image_pull_failure=raw.get("imagePullFailure") or "",
         script_checked_up_to=raw.get("scriptCheckedUpTo") or "",
+        script_checked_nodes=raw.get("scriptCheckedNodes") or 0,
         script_check_inconclusive=raw.get("scriptCheckInconclusive") or "",
         script_check_hash=raw.get("scriptCheckHash") or "",
         check_hash=raw.get("checkHash") or "",

@@ -72,6 +72,7 @@ def check_by_script(
         return ScriptCheck(CheckResult(CheckState.INCONCLUSIVE, words), progress)
     progress = replace(progress, script_check_hash=_script_hash(check.script))
     there = sorted(name for name in nodes if name in snapshot.nodes)
+    progress = _without_unchecked(progress, there)
     left = [name for name in there if name > progress.script_checked_up_to]
     if not left:
         return ScriptCheck(PASSED, progress)
@@ -91,8 +92,23 @@ def without_other_script(progress: RolloutProgress, check: Check) -> RolloutProg
     if check.script is None or not known or known == _script_hash(check.script):
         return progress
     return replace(
-        progress, script_checked_up_to="", script_check_inconclusive="", script_check_hash=""
+        progress,
+        script_checked_up_to="",
+        script_checked_nodes=0,
+        script_check_inconclusive="",
+        script_check_hash="",
     )
+
+
+def _without_unchecked(progress: RolloutProgress, there: Sequence[str]) -> RolloutProgress:
+    """Return the progress without what was checked if a node is back that was not there then.
+
+    Its name may come before those that are checked, so there are more of these than were checked.
+    """
+    before = sum(name <= progress.script_checked_up_to for name in there)
+    if not progress.script_checked_nodes or before <= progress.script_checked_nodes:
+        return progress
+    return replace(progress, script_checked_up_to="", script_checked_nodes=0)
 
 
 def _script_hash(script: OwnedTask) -> str:
@@ -153,9 +169,10 @@ def _judge(
             assert run is not None
             if words := _describe_lacking(run, nodes.asked):
                 return _inconclusive(found, words)
-            progress = replace(progress, script_checked_up_to=due[-1])
             left = [name for name in nodes.there if name > due[-1]]
-            words = f"its script has passed on {len(nodes.there) - len(left)} nodes, others follow"
+            checked = len(nodes.there) - len(left)
+            progress = replace(progress, script_checked_up_to=due[-1], script_checked_nodes=checked)
+            words = f"its script has passed on {checked} nodes, others follow"
             open_ = CheckResult(CheckState.NOT_YET, words)
             return replace(found, progress=progress, result=open_ if left else PASSED)
         case OwnedOutcome.FAILED:

@@ -231,6 +231,7 @@ def _with_unfinished_step(progress: RolloutProgress) -> RolloutProgress:
         soak_started_at=None,
         check_failure="",
         script_checked_up_to="",
+        script_checked_nodes=0,
         script_check_inconclusive="",
         script_check_hash="",
         check_hash="",

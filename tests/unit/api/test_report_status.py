@@ -136,6 +136,7 @@ def test_every_field_of_the_crd_is_read_and_written():
             "imagesPulled": True,
             "imagePullFailure": "1 of 2 nodes failed",
             "scriptCheckedUpTo": "a",
+            "scriptCheckedNodes": 1,
             "scriptCheckInconclusive": "no result",
             "scriptCheckHash": "fedcba9876543210",
             "checkHash": "0123456789abcdef",

@@ -162,6 +162,30 @@ def test_a_node_that_was_set_aside_and_is_back_completed_is_checked_too(is_asked
     assert found.started == ["a", "b", "c"]
 
 
+def test_a_node_that_is_back_completed_is_checked_although_others_have_passed():
+    """Its name comes first, and the script had passed on the others: the step went on."""
+    policy = FailurePolicy(max_failed_nodes=1, unreachable_seconds=0)
+    check = Check(script=SCRIPT, node_ready=True, timeout_seconds=600)
+    found = PartsWorld(*NODES, rollout=steps(Step(nodes=2, check=check)), failure_policy=policy)
+    found.step(6)
+    found.lose("a")
+    found.step(3)
+    found.complete("b")
+    found.step(6)
+    found.set_ready("b", is_ready=False)
+    found.end_owned(CHECK)
+    found.step(3)
+    found.cluster.nodes["a"] = make_node("a")
+    found.complete("a")
+    found.step(3)
+    found.set_ready("b", is_ready=True)
+    found.step(4)
+    assert found.owned[CHECK].spec.nodes.include == ("a", "b")
+    found.end_owned(CHECK, completed=2)
+    found.step(4)
+    assert found.started == ["a", "b", "c"]
+
+
 def test_a_node_on_which_the_script_did_not_run_is_no_pass():
     found = world(rollout=one(nodes=2))
     found.end_owned(CHECK, desired=1)
