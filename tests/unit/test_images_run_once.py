@@ -197,8 +197,15 @@ def test_after_a_failure_all_of_it_runs_again(task):
 
 
 def test_nothing_to_do_is_an_error(task):
-    assert task.run("sh", "-c", "echo hello") == 64
+    assert task.run() == 64
     assert f"nothing to do: there is no script in {task.folder}/task.d" in task.errors
+    assert task.output == ""
+
+
+def test_a_command_as_arguments_is_told_where_commands_go(task):
+    assert task.run("sh", "-c", "echo hello") == 64
+    assert f"the arguments are for scripts in {task.folder}/task.d" in task.errors
+    assert "spec.command (kubectl dsjob run: --command)" in task.errors
     assert task.output == ""
 
 
@@ -480,6 +487,31 @@ def test_lines_that_end_with_cr_lf_are_named(task):
     path.write_bytes(b"#!/bin/sh\r\necho worked\r\n")
     path.chmod(0o755)
     assert task.run() == 126
+    assert "its lines end with CR LF, save it with LF" in task.errors
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o644], ids=["executable", "of a ConfigMap"])
+def test_of_env_lines_that_end_with_cr_lf_are_named(task, mode):
+    path = task.folder / "task.d" / "10-work"
+    path.write_bytes(b"#!/usr/bin/env sh\r\necho worked\r\n")
+    path.chmod(mode)
+    assert task.run() == 126
+    assert "its lines end with CR LF, save it with LF" in task.errors
+
+
+@HAS_PATH
+@pytest.mark.parametrize("line", ["#!/bin/sh", "#!/usr/bin/env bash"])
+def test_on_the_host_lines_that_end_with_cr_lf_are_named(task, line):
+    """There the words of nsenter are that the script was not found."""
+    shims = task.folder / "shims"
+    shims.mkdir()
+    # Process 1 has other namespaces than this one, as on a node.
+    (shims / "readlink").write_text('#!/bin/sh\necho "$1"\n')
+    (shims / "readlink").chmod(0o755)
+    path = task.folder / "task.d" / "10-work"
+    path.write_bytes(f"{line}\r\necho worked\r\n".encode())
+    path.chmod(0o755)
+    assert task.run(HOST_EXEC="true", PATH=f"{shims}:{os.environ['PATH']}") == 126
     assert "its lines end with CR LF, save it with LF" in task.errors
 
 
