@@ -202,3 +202,15 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+@app.command(
+    epilog=examples(("Of the plugin; doctor has that of the system", "kubectl dsjob version"))
+)
+def version() -> None:
+    """Print the version of the plugin."""
+    from importlib import metadata
+
+    from kubectl_dsjob import edge
+
+    edge.write(f"v{metadata.version('daemonset-job')}\n")

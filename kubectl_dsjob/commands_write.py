@@ -78,7 +78,11 @@ def run(
     ] = False,
     host: Annotated[bool, typer.Option("--host", help="Run the script on the node.")] = False,
     mount: Annotated[
-        str, typer.Option(help="A directory of the node, at /basetarget.", metavar="PATH")
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="A directory of the node, at /basetarget; made where it is missing.",
+        ),
     ] = "",
     nodes: Annotated[
         str,

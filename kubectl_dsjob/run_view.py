@@ -93,7 +93,7 @@ class RunView:
     `has_undo` says whether its spec has a rollback that a person can request.
     `is_aborted`: a person has ended it, and no retry revives it. `is_going`: its Job is being
     deleted, and no request is acted on any more. `revision` is what its Job runs
-    now, "" for policy Once, and if the Job is gone.
+    now, "" for policy Once, and if the Job is gone. `is_on_host`: its script runs on the node.
     """
 
     namespace: str
@@ -123,6 +123,7 @@ class RunView:
     is_aborted: bool = False
     is_going: bool = False
     revision: str = ""
+    is_on_host: bool = False
 
     @property
     def failed(self) -> tuple[NodeView, ...]:
@@ -140,6 +141,11 @@ class RunView:
         known = tuple(node.state for node in self.nodes)
         desired = min(self.totals.desired, _STATES_LIMIT)
         return known + (NodeState.WAITING,) * max(desired - len(known), 0)
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether no controller has written a status of its Job yet."""
+        return self.exists and self.phase is None
 
     @property
     def phase_text(self) -> str:
@@ -198,6 +204,7 @@ def view_run(job: Job | None, reports: Sequence[JobReport]) -> RunView:
         is_aborted=job.is_aborted,
         is_going=job.is_terminating,
         revision=_name(job.status.revision),
+        is_on_host=job.spec.host_exec,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.reasons import FailedReason, SuspendedReason
 from daemonset_job.api.states import NodeState, Phase
+from kubectl_dsjob.hints import hint_lines
 from kubectl_dsjob.rollback_view import rollback_lines, rollback_step
 from kubectl_dsjob.run_view import NodeView, RunView
 from kubectl_dsjob.tables import age, duration, shorten
@@ -44,7 +45,8 @@ def status_screen(view: RunView, now: datetime, *, width: int, flags: str = "") 
 
 def progress_line(view: RunView) -> str:
     """Return the progress of a run in one line, for output that is not a terminal."""
-    asked = view.pause or view.waits_for or view.trouble
+    unseen = "waits for the controller" if view.is_unseen else ""
+    asked = view.pause or view.waits_for or view.trouble or unseen
     waits = f": {asked}" if asked else ""
     rollback = f"; rollback: {view.rollback.line}" if view.rollback else ""
     return f"{view.name}: {view.phase_text}, {counts_text(view)}{waits}{rollback}"
@@ -92,6 +94,11 @@ def _fold(names: Sequence[str], limit: int, first_limit: int) -> str:
 
 
 def next_step(view: RunView, flags: str = "") -> list[str]:
+    """Return what mostly helps, what the run waits for, and the command that answers."""
+    return [*hint_lines(view), *_asked_step(view, flags)]
+
+
+def _asked_step(view: RunView, flags: str) -> list[str]:
     """Return what the run waits for, and the command that answers; nothing if it goes on."""
     if view.is_going or not (view.exists or view.is_ended):
         is_deleted = "the Job is deleted, and the controller has not yet recorded how the run ended"
@@ -150,13 +157,19 @@ def _retry_step(view: RunView, command: str, retry: str) -> list[str]:
 
 
 def _holds(view: RunView, command: str) -> list[str]:
-    """Return the lines of a suspended run, and of a stop of all Jobs, [] for neither."""
+    """Return what holds a run up, other than its nodes; [] for nothing.
+
+    It is suspended, all Jobs are stopped, or no controller has seen it.
+    """
     is_stopped = view.pause_reason == SuspendedReason.CLUSTER_STOPPED
     lines = [f"waits: {view.pause}"] if is_stopped else []
     # A run of policy Continuous, which has a revision, has no end.
     if view.is_suspended and (view.phase != Phase.SUCCEEDED or view.revision):
         way = command.format("resume", view.name)
         lines += ["waits for: you, because it is suspended", f"  {way}"]
+    elif view.is_unseen:
+        way = command.format("doctor", "").replace("  ", " ")
+        lines += ["waits for: the controller, which has not seen the Job yet", f"  {way}"]
     return lines
 
 
