@@ -46,6 +46,10 @@ class _Run(TyperCommand):
                 "rm -rf /basetarget/old-cache"
             ),
         ),
+        (
+            "Read what each node has printed, also after the end",
+            "kubectl dsjob run kernel --exit --image busybox:1.37 --ttl 600 --command -- uname -r",
+        ),
         ("Run a script on the nodes themselves", "kubectl dsjob run fix --script fix.sh --host"),
         (
             "One node first, and after its approval a tenth of the nodes at a time",
@@ -105,6 +109,14 @@ def run(
         int | None,
         typer.Option(metavar="NUMBER", min=0, help="Restarts of each node before it has failed."),
     ] = None,
+    ttl: Annotated[
+        int | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="Keep the Job and its logs for these seconds after its end.",
+        ),
+    ] = None,
     exit_mode: Annotated[
         bool, typer.Option("--exit", help="A node is completed when the task ends with code 0.")
     ] = False,
@@ -149,6 +161,7 @@ def run(
         canary=canary,
         max_parallel=max_parallel,
         backoff_limit=backoff_limit,
+        kept_seconds=ttl,
     )
     if dry_run != DryRun.NONE:
         is_server = dry_run == DryRun.SERVER

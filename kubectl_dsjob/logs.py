@@ -61,7 +61,7 @@ def answer_of(
             "Their tasks have not started, or their pods are deleted."
             if view.exists
             else "The pods are deleted with the Job, and the report keeps the last lines of "
-            "failed nodes only."
+            "failed nodes only. spec.ttlSecondsAfterFinished (run --ttl) keeps the next ones."
         )
         words.append(f"no log of {len(lost)} of {len(sources)} nodes: {fold(lost)}. {why}")
     by_reason: dict[str, list[str]] = {}

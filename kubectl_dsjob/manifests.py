@@ -22,6 +22,7 @@ class Wish:
     `canary` and `max_parallel` are numbers of nodes or percentages, such as `10%`.
     `script` is the text of the script, `selector` the labels of nodes, such as `role=edge,zone=a`.
     `arguments` are those of the image or script, or with `is_command` the command of the image.
+    `kept_seconds`: how long the Job and its logs are kept after the end.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Wish:
     canary: str = ""
     max_parallel: str = ""
     backoff_limit: int | None = None
+    kept_seconds: int | None = None
 
 
 def build_job(wish: Wish, namespace: str) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def build_job(wish: Wish, namespace: str) -> dict[str, Any]:
 
 
 def _limits(wish: Wish) -> dict[str, Any]:
-    """Return the fields that say how often and in which order nodes are tried."""
+    """Return the fields that say how often and in which order nodes are tried, and what is kept."""
     rollout: dict[str, Any] = {}
     if wish.max_parallel:
         rollout["maxParallel"] = parse_share(wish.max_parallel, "--max-parallel")
@@ -76,6 +78,8 @@ def _limits(wish: Wish) -> dict[str, Any]:
     limits: dict[str, Any] = {"rollout": rollout} if rollout else {}
     if wish.backoff_limit is not None:
         limits["backoffLimit"] = wish.backoff_limit
+    if wish.kept_seconds is not None:
+        limits["ttlSecondsAfterFinished"] = wish.kept_seconds
     return limits
 
 

@@ -138,6 +138,11 @@ def test_a_canary_waits_for_approval_and_the_rest_goes_in_parts():
     steps = [{"nodes": 1, "approval": "Required"}]
     assert build_job(wish, "n")["spec"]["rollout"] == {"maxParallel": "10%", "steps": steps}
     assert build_job(Wish("a", "i", backoff_limit=0), "n")["spec"]["backoffLimit"] == 0
+
+
+def test_a_job_that_is_to_be_kept_has_a_time_to_live():
+    spec = build_job(Wish("a", "i", kept_seconds=600), "n")["spec"]
+    assert spec == {"image": "i", "ttlSecondsAfterFinished": 600}
     assert "rollout" not in build_job(Wish("a", "i"), "n")["spec"]
 
 
