@@ -8,5 +8,5 @@ T = TypeVar("T")
 
 def copy_object(value: T) -> T:
     """Return a copy of an object of JSON, however deep."""
-    copied: T = pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))  # noqa: S301
+    copied: T = pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
     return copied
