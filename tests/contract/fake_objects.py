@@ -2,8 +2,8 @@
 
 from daemonset_job.kube.client.resource import Resource
 from daemonset_job.runtime.clock import Clock
+from tests.contract.fake_copies import copy_object
 from tests.contract.fake_storage import Raw, Storage, rules_of
-from tests.fakekube.copies import copy_object
 from tests.fakekube.garbage_collector import is_orphan
 from tests.fakekube.patches import merge_patch
 from tests.fakekube.selectors import parse_selector
