@@ -209,8 +209,7 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 )
 def version() -> None:
     """Print the version of the plugin."""
-    from importlib import metadata
-
     from kubectl_dsjob import edge
+    from kubectl_dsjob.system import render
 
-    edge.write(f"v{metadata.version('daemonset-job')}\n")
+    edge.write(f"v{render.version()}\n")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import Final
 
 from daemonset_job.api.states import Phase
-from kubectl_dsjob.run_view import NodeView, RunView
+from kubectl_dsjob.run_view import RunView
 
 _CORRECT: Final = (
     "suspend the Job, apply the corrected one once its reason is StartTakenBack, and resume it"
@@ -49,6 +48,8 @@ _WORDS: Final = (
         f"the task may need more rights: {_ON_THE_NODE}",
     ),
 )
+# The texts of so many failed nodes are searched, each time that a screen is made.
+NODES_LIMIT: Final = 100
 _HINTS: Final = tuple((re.compile(pattern), hint) for pattern, hint in _WORDS)
 
 
@@ -56,15 +57,13 @@ def hint_lines(view: RunView) -> list[str]:
     """Return what mostly helps a run that has failed, or does not get on; [] if not known."""
     if not (view.trouble or view.phase == Phase.FAILED):
         return []
-    texts = [view.message, *(line for node in view.failed for line in _texts(node))]
+    nodes = view.failed[:NODES_LIMIT]
+    texts = [view.message, *(text for node in nodes for text in (node.message, *node.last_lines))]
     found = (
         hint
         for words, hint in _HINTS
         if not (view.is_on_host and _ON_THE_NODE in hint)
         and any(words.search(text) for text in texts)
     )
-    return [f"hint: {hint}" for hint in islice(found, 1)]
-
-
-def _texts(node: NodeView) -> tuple[str, ...]:
-    return (node.message, *node.last_lines)
+    first = next(found, "")
+    return [f"hint: {first}"] if first else []

@@ -114,15 +114,15 @@ def _asked_step(view: RunView, flags: str) -> list[str]:
         return _retry_step(view, command, "a retry, which checks the step again")
     is_limit = view.reason == FailedReason.MAX_FAILED_NODES_EXCEEDED
     is_away = view.exists and view.phase == Phase.FAILED and is_limit
-    if (found := _open_step(view, command)) or not is_away:
+    if (found := _open_step(view, command, flags)) or not is_away:
         return found
     words = "a retry, once the nodes that were unreachable are back"
     return _retry_step(view, command, words)
 
 
-def _open_step(view: RunView, command: str) -> list[str]:
+def _open_step(view: RunView, command: str, flags: str) -> list[str]:
     """Return the next step of a run that nobody has ended, or of its report."""
-    if held := _holds(view, command):
+    if held := _holds(view, command, flags):
         return held
     asks = [f"waits for you: {view.waits_for}"] if view.waits_for and not view.is_ended else []
     if asks and not view.pause:
@@ -156,7 +156,7 @@ def _retry_step(view: RunView, command: str, retry: str) -> list[str]:
     ]
 
 
-def _holds(view: RunView, command: str) -> list[str]:
+def _holds(view: RunView, command: str, flags: str) -> list[str]:
     """Return what holds a run up, other than its nodes; [] for nothing.
 
     It is suspended, all Jobs are stopped, or no controller has seen it.
@@ -168,8 +168,8 @@ def _holds(view: RunView, command: str) -> list[str]:
         way = command.format("resume", view.name)
         lines += ["waits for: you, because it is suspended", f"  {way}"]
     elif view.is_unseen:
-        way = command.format("doctor", "").replace("  ", " ")
-        lines += ["waits for: the controller, which has not seen the Job yet", f"  {way}"]
+        way = f"  kubectl dsjob doctor -n {view.namespace}{flags}"
+        lines += ["waits for: the controller, which has not seen the Job yet", way]
     return lines
 
 

@@ -33,7 +33,9 @@ PUT = "mkdir -p /tmp/foo && hostname > /tmp/foo/left-behind && touch /tmp/kept"
 LOOK = "ls -d /tmp/foo /tmp/kept 2>/dev/null || true"
 CLEAN = "rm -f /tmp/kept"
 PROGRAMS = Path(sys.executable).parent
-TRY = f"kubectl dsjob run hello --exit --image {TASK_IMAGE} --command -- uname -r"
+# The logs are kept for as long as the Job is.
+TRY = f"kubectl dsjob run hello --exit --ttl 600 --image {TASK_IMAGE} --command -- uname -r"
+READ = "kubectl dsjob logs hello"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ def _say_next(paths: Paths) -> None:
         say(f"\nThe cluster keeps running. Try:\n  export KUBECONFIG={paths.kubeconfig}")
         say(f"  export PATH={PROGRAMS}:$PATH      # has kubectl-dsjob")
         say(f"  {TRY}")
+        say(f"  {READ}")
         say("  kubectl apply -f examples/03-selected-nodes/job.yaml && kubectl get dsj -w")
         say("  make cluster-down      # when you have seen enough")
     else:

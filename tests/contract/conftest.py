@@ -51,7 +51,7 @@ def kubeconfig(server: FakeApiServer, tmp_path: Path) -> Path:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let the loop's time go on after 8 idle cycles of the loop, 42 by default.
 
-    An answer over loopback is there at the next cycle. A fifth of the ring's time were such cycles.
+    An answer over loopback is there at the next cycle, and idle cycles take time, too.
     """
     if item.get_closest_marker("looptime"):
         item.add_marker(pytest.mark.looptime(noop_cycles=8))

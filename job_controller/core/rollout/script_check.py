@@ -70,9 +70,9 @@ def check_by_script(
         return ScriptCheck(PASSED, progress)
     if words := progress.script_check_inconclusive:
         return ScriptCheck(CheckResult(CheckState.INCONCLUSIVE, words), progress)
-    progress = replace(progress, script_check_hash=_script_hash(check.script))
     there = sorted(name for name in nodes if name in snapshot.nodes)
     progress = _without_unchecked(progress, there)
+    progress = replace(progress, script_check_hash=_script_hash(check.script))
     left = [name for name in there if name > progress.script_checked_up_to]
     if not left:
         return ScriptCheck(PASSED, progress)
@@ -91,6 +91,11 @@ def without_other_script(progress: RolloutProgress, check: Check) -> RolloutProg
     known = progress.script_check_hash
     if check.script is None or not known or known == _script_hash(check.script):
         return progress
+    return without_script_check(progress)
+
+
+def without_script_check(progress: RolloutProgress) -> RolloutProgress:
+    """Return the progress without all that is known of the script."""
     return replace(
         progress,
         script_checked_up_to="",
@@ -108,7 +113,7 @@ def _without_unchecked(progress: RolloutProgress, there: Sequence[str]) -> Rollo
     before = sum(name <= progress.script_checked_up_to for name in there)
     if not progress.script_checked_nodes or before <= progress.script_checked_nodes:
         return progress
-    return replace(progress, script_checked_up_to="", script_checked_nodes=0)
+    return without_script_check(progress)
 
 
 def _script_hash(script: OwnedTask) -> str:

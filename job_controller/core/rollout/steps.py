@@ -34,7 +34,11 @@ from job_controller.core.rollout.checks import (
 from job_controller.core.rollout.image_pull import advance_pull
 from job_controller.core.rollout.members import StepMembers, find_members, present_step
 from job_controller.core.rollout.places import Places
-from job_controller.core.rollout.script_check import check_by_script, without_other_script
+from job_controller.core.rollout.script_check import (
+    check_by_script,
+    without_other_script,
+    without_script_check,
+)
 from job_controller.core.rollout.source_answers import find_queries, judge_answers
 from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.desired_count import find_completed
@@ -227,13 +231,9 @@ def _runs_again(snapshot: Snapshot) -> bool:
 def _with_unfinished_step(progress: RolloutProgress) -> RolloutProgress:
     """Return the progress without what is known of the end of the present step."""
     return replace(
-        progress,
+        without_script_check(progress),
         soak_started_at=None,
         check_failure="",
-        script_checked_up_to="",
-        script_checked_nodes=0,
-        script_check_inconclusive="",
-        script_check_hash="",
         check_hash="",
         check_started_at=None,
         check_passed="",

@@ -295,21 +295,20 @@ def end_message(
     `record` is the one with that end. The kubelet's message, if there is one, has the error of the
     container runtime, or what the task wrote to its termination log.
     """
-    code = last_code(container)
+    code, when = last_code(container), _attempts(container, record.attempts_in_earlier_pods)
+    if _is_unread(context, record, inputs):
+        return f"exit 0 {when}; {_UNREAD_HINT}"
+    if code == 0:
+        return f"exit 0 without the token {when} ({_MODE_HINT})"
     reason, message = container.last_reason, container.last_message
     if container.state == "terminated":
         reason, message = container.reason, container.message
-    when = _attempts(container, record.attempts_in_earlier_pods)
     how = f"exit {code}" if code is not None else "ended with an unknown exit code"
     cause = (
         f" ({single_line(reason, REASON_LIMIT)})"
         if reason not in {"", "Error", "Completed"}
         else ""
     )
-    if _is_unread(context, record, inputs):
-        return f"exit 0 {when}; {_UNREAD_HINT}"
-    if code == 0:
-        return f"exit 0 without the token {when} ({_MODE_HINT})"
     detail = f": {single_line(message, MESSAGE_LIMIT)}" if message else ""
     return f"{how}{cause} {when}{detail}"
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from daemonset_job.api.states import NodeState, Phase
-from kubectl_dsjob.hints import hint_lines
+from kubectl_dsjob.hints import NODES_LIMIT, hint_lines
 from kubectl_dsjob.run_view import NodeView
 from kubectl_dsjob.status_text import progress_line, status_screen
 from tests.unit.cli.views import NOW, run
@@ -55,6 +55,15 @@ def test_a_run_that_has_failed_has_it_by_the_lines_of_its_nodes(text, words):
     node = NodeView("a", NodeState.FAILED, last_lines=(text, "dmesg(1) may have more information"))
     (hint,) = hint_lines(replace(run(count=0, text="1 of 1 nodes failed"), nodes=(node,)))
     assert words in hint
+
+
+def test_the_texts_of_a_bounded_number_of_nodes_are_searched():
+    line = "chown: changing ownership of 'f': Operation not permitted"
+    last = NodeView("z", NodeState.FAILED, last_lines=(line,))
+    for others, hints in ((NODES_LIMIT - 1, 1), (NODES_LIMIT, 0)):
+        nodes = tuple(NodeView(f"n{i}", NodeState.FAILED) for i in range(others))
+        view = replace(run(count=0, text="all nodes failed"), nodes=(*nodes, last))
+        assert len(hint_lines(view)) == hints
 
 
 def test_a_script_that_runs_on_the_node_is_not_sent_there():
