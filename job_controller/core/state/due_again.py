@@ -157,20 +157,35 @@ def mark_left(
     """Return the new records of completed nodes whose labels took them out of the selection.
 
     `names` are completed nodes without a pod. A taint may keep it off, or it may be about to come.
-    If a node had its pod while its labels in the cache did not match, it has not left. Its labels
-    are newer than the cache then, and have brought it in.
+    The labels of a node in the cache may not have matched while it had its pod. Then they may be
+    newer than the cache, and have brought it in. It has left only if that pod is gone, no other one
+    follows, and the DaemonSet controller has counted as many nodes as match by the cache.
     """
-    if not snapshot.job.spec.is_continuous or snapshot.owned_daemon_set is None:
+    daemon_set = snapshot.owned_daemon_set
+    if not snapshot.job.spec.is_continuous or daemon_set is None:
         return {}
-    known = snapshot.view.records
-    return {
-        name: replace(records[name], reason=NodeReason.LEFT_SELECTION)
+    left = [
+        name
         for name in names
         if name in records
-        and (records[name].selection or name not in known)
         and not has_left(records[name])
         and not snapshot.affinity.matches(name, snapshot.nodes[name].labels)
-    }
+    ]
+    known = snapshot.view.records
+    doubtful = {name for name in left if not records[name].selection and name in known}
+    if doubtful and daemon_set.is_observed and daemon_set.desired == _count_chosen(snapshot):
+        doubtful &= {pod.node_name for pod in snapshot.pods}
+    left = [name for name in left if name not in doubtful]
+    return {name: replace(records[name], reason=NodeReason.LEFT_SELECTION) for name in left}
+
+
+def _count_chosen(snapshot: Snapshot) -> int:
+    """Return how many nodes the DaemonSet chooses, by labels and taints in the cache."""
+    affinity, tolerations = snapshot.affinity, snapshot.tolerations
+    return sum(
+        not tolerations.untolerated(node.taints) and affinity.matches(name, node.labels)
+        for name, node in snapshot.nodes.items()
+    )
 
 
 @dataclass(slots=True)
