@@ -1,4 +1,4 @@
-"""How the pods of Jobs ended that are gone: by their last status in the cache.
+"""How the pods of Jobs ended that are gone: by their last status in the cache, or in a list.
 
 Layer: beside the caches. What is kept may be lost in a restart: then a pod that is gone is not
 known to have started nothing.
@@ -44,6 +44,11 @@ class EndedPodStore:
         known = self._without_start.setdefault(job.uid, set())
         if len(known) < PODS_LIMIT:
             known.add(pod.uid)
+
+    def record_begin(self, job: Job, pod: Pod) -> None:
+        """Keep that a pod of the Job has run, as the API server says; a cache may never have it."""
+        if job.status.start_time is not None and not job.spec.is_continuous and pod.is_scheduled:
+            self._ran_on[job.uid] = pod.node_name
 
     def of(self, job: Job) -> EndedPods:
         """Return what is known of the pods of the present run of a Job."""

@@ -99,7 +99,7 @@ class PodActions:
 
         The cache of pods can be behind the cache of DaemonSets, so that it lacks a pod. It can lack
         the DaemonSet, too, if the answer to its creation was lost. Nor may there be a pod without
-        an owner, see `CheckNoPodMayStart`.
+        an owner, see `CheckNoPodMayStart`. If a task has begun, the next decision knows of it.
         """
         found = (
             await self._writer.client.find(DAEMON_SETS, job.daemon_set_name, job.namespace)
@@ -115,6 +115,9 @@ class PodActions:
                 pod = parse_pod(raw)
                 is_free = pod.daemon_set == job.daemon_set_name and not pod.is_gated
                 is_adoptable = is_orphan(pod, job) and not (is_taken_back and pod.is_terminating)
+                if is_free and pod.has_run:
+                    # It may be gone before the cache of pods has it.
+                    self._writer.caches.ended_pods.record_begin(job, pod)
                 if is_free or is_adoptable:
                     raise Conflict(f"pod {pod.name} of the run may start")
 

@@ -12,7 +12,9 @@ from daemonset_job.kube.client.resource import DAEMON_SETS
 from daemonset_job.kube.client.unreadable import Unreadable
 from job_controller.actions.pods import PodActions
 from job_controller.core.plan import CheckNoPodMayStart
-from tests.unit.builders import make_job
+from job_controller.core.state.ended_pods import EndedPods
+from job_controller.ended_pods import EndedPodStore
+from tests.unit.builders import make_job, started
 
 JOB = make_job()
 KEY = (JOB.namespace, JOB.name)
@@ -89,6 +91,20 @@ def test_a_pod_of_another_daemon_set_proves_nothing():
 def test_a_pod_that_may_start_is_a_conflict_on_each_page(last):
     with pytest.raises(Conflict, match="late"):
         check(raw_pod("a"), raw_pod("b"), last)
+
+
+def test_a_task_that_has_begun_is_known_of_after_its_pod_is_gone():
+    """The cache of pods may be so late that it never has the pod."""
+    job, ended_pods = started(JOB), EndedPodStore()
+    pod = raw_pod("a", gated=False)
+    statuses = [{"name": names.CONTAINER_NAME, "state": {"running": {}}}]
+    status = {"phase": "Running", "containerStatuses": statuses}
+    pod = {**pod, "spec": {**pod["spec"], "nodeName": "n"}, "status": status}
+    caches = SimpleNamespace(ended_pods=ended_pods)
+    actions = PodActions(SimpleNamespace(client=Server(pod), caches=caches))
+    with pytest.raises(Conflict, match="may start"):
+        asyncio.run(actions.execute(KEY, job, CheckNoPodMayStart()))
+    assert ended_pods.of(job) == EndedPods(ran_on="n")
 
 
 def test_an_orphan_that_is_being_deleted_keeps_no_job_from_its_next_start():

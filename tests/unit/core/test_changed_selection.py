@@ -1,6 +1,7 @@
 """Policy Continuous: `spec.nodes` is changed while the controller is away, and nodes complete."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job_spec import NodeSelection
@@ -9,13 +10,13 @@ from tests.unit.core.runs import run
 from tests.unit.core.standing_jobs import UNCONFIGURED, change, select, standing, totals_of
 
 
-def changed_back() -> tuple[SampleCluster, DaemonSet]:
+def changed_back(*done_already: str) -> tuple[SampleCluster, DaemonSet]:
     """Return a run that starts with b alone, and is to have b alone once more.
 
-    With it, the DaemonSet of the time between, when it had a, which has completed. The controller
-    has had no time to see that.
+    With it, the DaemonSet of the time between, when it had a, which may have completed. The
+    controller has had no time to see that.
     """
-    cluster = standing("a", "b", completed=("a", "b"))
+    cluster = standing("a", "b", completed=done_already)
     select(cluster, "b")
     cluster.started_with = cluster.job.selection_hash
     select(cluster, "a", "b")
@@ -35,7 +36,7 @@ def completed(cluster: SampleCluster) -> tuple[int, int]:
 
 
 def test_a_node_that_a_change_back_takes_out_does_not_count() -> None:
-    cluster, between = changed_back()
+    cluster, between = changed_back("a", "b")
     run(cluster, daemon_set=between)
     leave(cluster)
     run(cluster)
@@ -43,8 +44,23 @@ def test_a_node_that_a_change_back_takes_out_does_not_count() -> None:
     assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") != "LeftSelection"
 
 
+def test_a_node_that_begins_after_a_change_back_has_taken_it_out_does_not_count() -> None:
+    cluster, between = changed_back("b")
+    cluster.pods = [pod for pod in cluster.pods if pod.node_name == "b"]
+    cluster.pods.append(make_pod("a", state="", revision=cluster.job.revision))
+    run(cluster, seen=timedelta(seconds=1), daemon_set=between)
+    # The DaemonSet controller is slow to delete its pod.
+    cluster.pods[-1] = make_pod("a", revision=cluster.job.revision)
+    run(cluster)
+    cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
+    run(cluster)
+    leave(cluster)
+    run(cluster)
+    assert completed(cluster) == (1, 1)
+
+
 def test_a_node_that_is_taken_out_and_in_again_is_not_due_again() -> None:
-    cluster, between = changed_back()
+    cluster, between = changed_back("a", "b")
     run(cluster, daemon_set=between)
     leave(cluster)
     run(cluster)
