@@ -314,6 +314,12 @@ def test_a_rerun_that_a_change_meets_is_not_lost_when_the_change_is_undone(seed)
     assert not simulate(generate_schedule(seed)).violations
 
 
+@pytest.mark.parametrize("seed", [7_479_118, 7_514_863, 7_518_968])
+def test_a_node_that_starts_unseen_does_not_count_once_the_change_that_chose_it_is_undone(seed):
+    """Its record said nothing yet, and was not kept."""
+    assert not simulate(generate_schedule(seed)).violations
+
+
 def test_a_rerun_of_a_node_that_was_registered_again_is_not_lost():
     """The report cannot be written, and has the record of the former node of that name."""
     assert not simulate(generate_schedule(10_000_004_189)).violations

@@ -98,7 +98,11 @@ def next_report_statuses(
     records = keep_failures(reports, records)
     records = _without_deleted_nodes(snapshot, records)
     if job_status.phase not in FINAL_PHASES:
-        records = {name: record for name, record in records.items() if _is_informative(record)}
+        records = {
+            name: record
+            for name, record in records.items()
+            if _is_informative(record) or _is_chosen_by_a_change(snapshot, record)
+        }
     spec = snapshot.job.spec
     shares = assign_to_shards(reports, records, nodes_per_shard(spec))
     for report in reports:
@@ -182,6 +186,17 @@ def _is_informative(record: NodeRecord) -> bool:
         or record.selection == ANOTHER_SELECTION
         or has_failures(record)
     )
+
+
+def _is_chosen_by_a_change(snapshot: Snapshot, record: NodeRecord) -> bool:
+    """Return whether a change of the Job's selection has chosen the node, for policy Continuous.
+
+    If that change is undone, and the node completed unseen, only its record says which selection
+    had chosen it: see `find_completed_others`.
+    """
+    first = snapshot.first_report
+    known = "" if first is None else first.selection_hash
+    return bool(known) and record.selection not in {"", known}
 
 
 def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecord]:

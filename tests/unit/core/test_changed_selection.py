@@ -191,3 +191,19 @@ def test_a_node_that_left_by_itself_is_not_due_again_when_a_change_takes_it_in()
     run(cluster)
     run(cluster)
     assert completed(cluster) == (2, 0)
+
+
+def test_a_node_that_started_unseen_before_the_change_back_does_not_count() -> None:
+    """Its pod had been let start, and the watch of pods is late then."""
+    cluster = standing("a", "b", completed=("b",))
+    select(cluster, "b")
+    cluster.started_with = cluster.job.selection_hash
+    select(cluster, "a", "b")
+    cluster.pods[0] = make_pod("a", state="", revision=cluster.job.revision)
+    run(cluster, seen=timedelta(seconds=1))
+    select(cluster, "b")
+    cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
+    run(cluster)
+    leave(cluster)
+    run(cluster)
+    assert completed(cluster) == (1, 1)
