@@ -314,10 +314,24 @@ def test_a_rerun_that_a_change_meets_is_not_lost_when_the_change_is_undone(seed)
     assert not simulate(generate_schedule(seed)).violations
 
 
-@pytest.mark.parametrize("seed", [7_479_118, 7_514_863, 7_518_968])
+@pytest.mark.parametrize("seed", [7_498_541, 7_520_380])
+def test_a_node_that_left_before_it_was_recorded_at_work_runs_again_when_it_is_back(seed):
+    assert not simulate(generate_schedule(seed)).violations
+
+
+def test_a_start_is_not_taken_back_if_its_pod_came_and_went_before_the_watch_had_it():
+    assert not simulate(generate_schedule(7_684_387)).violations
+
+
+@pytest.mark.parametrize("seed", [7_479_118, 7_514_863, 7_518_968, 7_678_660])
 def test_a_node_that_starts_unseen_does_not_count_once_the_change_that_chose_it_is_undone(seed):
     """Its record said nothing yet, and was not kept."""
     assert not simulate(generate_schedule(seed)).violations
+
+
+def test_a_node_whose_labels_left_before_its_pod_was_seen_stays_completed():
+    """A rerun of all nodes, from after that, is not about it."""
+    assert not simulate(generate_schedule(7_621_445)).violations
 
 
 def test_a_rerun_of_a_node_that_was_registered_again_is_not_lost():

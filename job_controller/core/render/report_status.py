@@ -41,7 +41,7 @@ from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
 from job_controller.core.state.desired_count import find_selections
-from job_controller.core.state.due_again import ANOTHER_SELECTION, mark_left, stamp
+from job_controller.core.state.due_again import mark_left, stamp
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -171,9 +171,6 @@ def _is_informative(record: NodeRecord) -> bool:
 
     Other nodes are only counted while a run is in progress. A large report is costly to write, and
     at the start of a run half of it would be such nodes. The final report has all nodes.
-
-    While the Job's selection is changed, a node is informative: nothing else would show later that
-    the change took it out.
     """
     return record.state != NodeState.WAITING or bool(
         record.reason
@@ -183,7 +180,6 @@ def _is_informative(record: NodeRecord) -> bool:
         or record.rerun
         or record.turn_at
         or record.step
-        or record.selection == ANOTHER_SELECTION
         or has_failures(record)
     )
 

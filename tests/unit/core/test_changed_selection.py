@@ -3,11 +3,21 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job_spec import NodeSelection
 from tests.unit.builders import SampleCluster, done, gated_pod, make_pod
 from tests.unit.core.runs import run
-from tests.unit.core.standing_jobs import UNCONFIGURED, change, select, standing, totals_of
+from tests.unit.core.standing_jobs import (
+    UNCONFIGURED,
+    change,
+    released,
+    request,
+    select,
+    standing,
+    totals_of,
+)
 
 
 def changed_back(*done_already: str) -> tuple[SampleCluster, DaemonSet]:
@@ -207,3 +217,53 @@ def test_a_node_that_started_unseen_before_the_change_back_does_not_count() -> N
     leave(cluster)
     run(cluster)
     assert completed(cluster) == (1, 1)
+
+
+def joined_unseen() -> SampleCluster:
+    """Return a Job with a completed node whose labels the cache has never seen match.
+
+    Its pod is gone, and the DaemonSet controller does not count it.
+    """
+    cluster = standing("a", "b", completed=("b",))
+    change(cluster, nodes=UNCONFIGURED)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
+    run(cluster)
+    cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
+    run(cluster)
+    leave(cluster)
+    run(cluster)
+    assert completed(cluster) == (2, 2)
+    return cluster
+
+
+def ask(cluster: SampleCluster, what: str) -> None:
+    """Have the Job run something else, or ask for a rerun of all nodes."""
+    if what == "change":
+        change(cluster, args=("x",))
+    else:
+        request(cluster, "*")
+
+
+@pytest.mark.parametrize("what", ["change", "rerun"])
+def test_a_node_that_left_before_it_was_seen_to_match_stays_completed(what: str) -> None:
+    cluster = joined_unseen()
+    ask(cluster, what)
+    run(cluster)
+    for _ in range(3):
+        run(cluster)
+        assert completed(cluster) == (2, 1)
+    record = (cluster.report_status or {})["nodeStates"]["a"]
+    assert (record["state"], record["reason"]) == ("Completed", "LeftSelection")
+
+
+@pytest.mark.parametrize("what", ["change", "rerun"])
+def test_a_node_that_a_late_cache_has_not_seen_join_runs_what_is_asked_for(what: str) -> None:
+    cluster = joined_unseen()
+    ask(cluster, what)
+    run(cluster)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    run(cluster)
+    assert released(run(cluster)) == ["a"]
+    assert completed(cluster) == (2, 0)
