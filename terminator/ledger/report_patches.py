@@ -96,6 +96,7 @@ class ReportPatches:
         found = [node for node, entry in entries.items() if not entry.is_only_progress]
         self._metrics.ledger_entries.inc(len(found))
         buffer.written.add(report, parse_report(answer), asyncio.get_running_loop().time())
+        buffer.accept(entries)
         for node, evidence in sent.items():
             buffer.unconfirmed.pop(node, None)
             if evidence is not None and buffer.pending.get(node) == evidence:

@@ -111,6 +111,15 @@ class RunBuffer:
             nodes = [node for node in nodes if node in report.evidence]
         self.refused.update(dict.fromkeys(nodes, until))
 
+    def accept(self, nodes: Iterable[str]) -> None:
+        """Note that a report took the evidence of these nodes.
+
+        If it had refused one of them alone, what it refuses has changed: all may be sent again.
+        """
+        if not self.refused_alone.isdisjoint(nodes):
+            self.refused_alone.difference_update(nodes)
+            self.refused.clear()
+
     def drop_past_refusals(self, now: float) -> None:
         """Drop the refusals whose time is over, and those of evidence that is no longer pending."""
         self.refused = {

@@ -249,6 +249,8 @@ class Ledger:
         if not buffer.pending:
             return progress_seconds
         buffer.drop_past_refusals(now)
+        if buffer.sendable(now).keys() - unassigned:
+            return self._delay(buffer)
         if buffer.refused.keys() == buffer.pending.keys():
             return min((until - now for until in buffer.refused.values()), default=None)
         return min(SHARD_FULL_RETRY_SECONDS, progress_seconds or SHARD_FULL_RETRY_SECONDS)

@@ -168,6 +168,8 @@ FOUND_LATER = (
     # A turn from before a rerun request; the step of a node that runs again for one; a node
     # that was read directly, and that the cache shows 60 s late.
     *(7373118, 7375257, 7371432),
+    # Evidence that was refused, and waits although the API server takes others again.
+    7493942,
 )
 # Each of the features is in at least this number of the first ones.
 FEATURED = 80

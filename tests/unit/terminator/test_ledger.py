@@ -288,6 +288,21 @@ async def test_a_report_that_refuses_everything_is_sent_few_patches(running):
     assert cluster.patches == 2 * REFUSALS_LIMIT
 
 
+async def test_once_a_report_takes_what_it_refused_the_others_do_not_wait(running):
+    """Their own refusals came later, so they would wait for up to a minute more."""
+    cluster = Cluster(make_report())
+    cluster.takes = takes_none
+    running(cluster)
+    cluster.ledger.record(make_job(), "a", done("a"))
+    await asyncio.sleep(10)
+    cluster.ledger.record(make_job(), "b", done("b"))
+    await asyncio.sleep(5)
+    cluster.takes = takes_all
+    await asyncio.sleep(REFUSED_SECONDS[0] - 15 + 2)
+    assert cluster.stored["sample-0"].keys() == {"a", "b"}
+    assert not cluster.ledger.pending(make_job())
+
+
 async def test_many_refused_entries_do_not_block_the_others(running):
     def takes(_name, entries):
         if any(int(node[1:]) % 20 == 0 for node in entries):
