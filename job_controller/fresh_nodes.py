@@ -1,4 +1,6 @@
-"""Reads nodes from the API server before they are called unreachable, or failed for a lost end.
+"""Reads nodes from the API server before they are called unreachable, or fail.
+
+They are read before a failure for a lost end, or for rejected pods.
 
 Layer: beside the reconciler. After a silently broken watch, or a slow list, the cache may show a
 node as not Ready long after it is Ready again. Or it shows a node that is gone, and a new machine
@@ -27,6 +29,7 @@ from daemonset_job.runtime.clock import Clock
 from job_controller.core.state.first_seen import node_left, node_not_ready, nodes_not_ready_for
 from job_controller.core.state.left_nodes import find_nearly_given_up, left_limit
 from job_controller.core.state.node_exits import find_lost_ends
+from job_controller.core.state.node_timeouts import find_rejecting, rejection_limit
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # If a zone fails, many nodes of many Jobs are due at the same moment. A node that was read within
@@ -188,7 +191,8 @@ def find_nodes_to_confirm(
     nodes = [node for node in snapshot.nodes.values() if node.name not in read]
     away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
     lost = find_lost_ends(snapshot, nodes, now)
-    ended = [node for node in nodes if node.name in lost]
+    rejecting = find_rejecting(snapshot, nodes, now)
+    ended = [node for node in nodes if node.name in lost or node.name in rejecting]
     records = merge_records(snapshot) if away or ended else {}
     job = snapshot.job
     away = [node for node in away if not _is_settled(job, node, records, _AWAY_OR_FAILED)]
@@ -202,14 +206,16 @@ def postpone_failed_reads(
 ) -> Snapshot:
     """Return the snapshot in which nodes whose read failed become unreachable after the next.
 
-    Nor do they fail before that for a lost end, which is postponed as long as they are read for it.
+    Nor do they fail before that for a lost end, or for rejected pods. That is postponed as long as
+    they are read for it.
     So all else of the Job goes on, and only what becomes of these nodes waits.
     """
     now, moment = clock.now(), clock.monotonic()
     limit = timedelta(seconds=snapshot.unreachable_seconds)
     seen = dict(snapshot.seen)
     failed = [each for each in read.values() if each.retry_at is not None]
-    lost = find_lost_ends(snapshot, [each.known for each in failed], now)
+    nodes = [each.known for each in failed]
+    lost, rejecting = find_lost_ends(snapshot, nodes, now), find_rejecting(snapshot, nodes, now)
     for each in failed:
         assert each.retry_at is not None
         due_at = now + timedelta(seconds=max(each.retry_at - moment, _RETRY_SECONDS_AT_LEAST))
@@ -217,6 +223,8 @@ def postpone_failed_reads(
         times = {not_ready: limit, node_left(each.known): left_limit(snapshot)}
         if (end := lost.get(each.known.name)) is not None:
             times[end.fact] = end.grace
+        if (rejected := rejecting.get(each.known.name)) is not None:
+            times[rejected] = rejection_limit(snapshot)
         for fact, time in times.items():
             if fact in seen:
                 seen[fact] = replace(seen[fact], first=max(seen[fact].first, due_at - time))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.causes import PERMANENT_REASONS
 from job_controller.core.state.first_seen import (
+    REJECTED,
     UNEXPLAINED,
     UNSEEN,
     Fact,
@@ -19,12 +21,15 @@ from job_controller.core.state.first_seen import (
 )
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_exits import decidable_at, failed_record
+from job_controller.core.state.snapshot import Snapshot
 
 # The time after which a pod on its node without a started task and without a known cause is
 # reported. A node that pulls an image looks the same, so such a node fails late: after
 # UNEXPLAINED_FACTOR times the start timeout.
 UNEXPLAINED_REPORT_AFTER: Final = timedelta(seconds=45)
 UNEXPLAINED_FACTOR: Final = 3
+# For how long after that a node that rejects its pods is read before it fails.
+REJECTED_LIMIT: Final = timedelta(minutes=2)
 
 # The reasons for which no object says why, by the kind of fact.
 SILENT_REASONS: Final[Mapping[str, NodeReason]] = {
@@ -106,3 +111,26 @@ def report_at(context: RunContext, silent: Fact) -> datetime:
     return context.first_seen(silent) + min(
         UNEXPLAINED_REPORT_AFTER, timedelta(seconds=context.timeouts.start_seconds)
     )
+
+
+def rejection_limit(snapshot: Snapshot) -> timedelta:
+    """Return for how long a node rejects its pods before it fails."""
+    return timedelta(seconds=snapshot.settings.timeouts.start_seconds)
+
+
+def find_rejecting(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> dict[str, Fact]:
+    """Return the facts of those of the nodes, by name, that may fail now as they reject their pods.
+
+    No other start timeout counts from what an earlier pod of the node has met. The machine may be a
+    new one with the name of the old, and the cache may not show that yet.
+    """
+    since, retry = now - rejection_limit(snapshot), snapshot.job.retry_request
+    facts = {
+        fact.uid: fact
+        for fact, sighting in snapshot.seen.items()
+        if fact.kind == REJECTED
+        and fact.retry == retry
+        and sighting.gone_at is None
+        and since - REJECTED_LIMIT < sighting.first <= since
+    }
+    return {node.name: facts[node.uid] for node in nodes if node.uid in facts} if facts else {}
