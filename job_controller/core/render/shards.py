@@ -10,12 +10,14 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.shard_room import EvidenceSizes, count_missing, nodes_per_shard
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
+from job_controller.core.state.snapshot import Snapshot
 
 
 def missing_shards(snapshot: Snapshot, counts: NodeCounts) -> list[int]:
     """Return the numbers of the shards that are needed and do not exist."""
-    known = set(merge_records(snapshot)) | set(merge_evidence(snapshot)) | set(counts.nodes)
+    # What does not count, as evidence of an earlier revision, takes room all the same.
+    held = (names for report in snapshot.reports for names in (report.records, report.evidence))
+    known = set(counts.nodes).union(*held)
     # The DaemonSet's count may be forged: there cannot be more nodes than exist.
     count = max(min(counts.desired, len(snapshot.nodes)), len(known), 1)
     limit = nodes_per_shard(snapshot.job.spec)

@@ -139,6 +139,16 @@ def test_evidence_of_nodes_that_left_needs_room_as_well():
     assert created == [1]
 
 
+def test_evidence_of_an_earlier_revision_needs_room_as_well():
+    """That of a node that has left stays in its shard, and no pod of the new revision does it."""
+    old = {f"gone-{n:04}": replace(done(f"gone-{n:04}"), revision="1-before") for n in range(250)}
+    cluster = make_cluster("a", gated=True, evidence=old)
+    spec(cluster, completion=replace(cluster.job.spec.completion, policy="Continuous"))
+    plan = decide(cluster.snapshot(), NOW)
+    created = [a.body["spec"]["shard"] for a in plan.actions if type(a).__name__ == "CreateReport"]
+    assert created == [1]
+
+
 def test_no_shard_takes_more_records_than_its_share(monkeypatch):
     monkeypatch.setattr("daemonset_job.api.shard_room.NODES_PER_SHARD", 2)
     cluster = make_cluster("a", "b", "c", "d", gated=True)
