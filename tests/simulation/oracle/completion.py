@@ -22,12 +22,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tests.fakekube import daemon_sets
-from tests.fakekube.node_lifecycle import taints_of
 from tests.simulation import intent
 from tests.simulation.oracle import departures, shards, sufficiency
 from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.node_versions import NodeVersions, is_newer
+from tests.simulation.oracle.set_aside import is_reachable
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, Raw, controller_of
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class Completion:
         seen = self.node_versions.newest(node, view.nodes_until)
         if seen is None or not any("setAsideAt" in record for record in records):
             return False
-        return any(taint["key"].startswith("node.kubernetes.io/") for taint in taints_of(seen))
+        return not is_reachable(seen)
 
     def judge_deletion(self, job: Raw, view: View | None) -> None:
         """Judge the deletion of a complete Job that is about to take effect."""

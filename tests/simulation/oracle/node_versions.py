@@ -1,4 +1,6 @@
-"""The versions of each node that differ in what decides which pods it takes, with their times.
+"""The versions of each node that differ in what decides about its pods, with their times.
+
+That is which pods the node takes, and whether it is Ready.
 
 A program cannot know what its watch of the nodes has not delivered yet.
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.fakekube.node_lifecycle import ready_status
 from tests.simulation.server import Raw
 
 
@@ -19,7 +22,7 @@ class NodeVersions:
     def written(self, node: Raw, now: float) -> None:
         """Note a node as it is from now on."""
         known = self.versions.setdefault(node["metadata"]["name"], [])
-        if not known or _placing(known[-1][1]) != _placing(node):
+        if not known or _deciding(known[-1][1]) != _deciding(node):
             known.append((now, node))
 
     def newest(self, name: str, until: float) -> Raw | None:
@@ -34,7 +37,7 @@ def is_newer(first: Raw, second: Raw) -> bool:
     return next(versions) > next(versions)
 
 
-def _placing(node: Raw) -> tuple[object, ...]:
-    """Return what decides which pods a raw node takes, and its UID."""
-    meta = node["metadata"]
-    return meta["uid"], meta.get("labels"), (node.get("spec") or {}).get("taints")
+def _deciding(node: Raw) -> tuple[object, ...]:
+    """Return what decides which pods a raw node takes, its UID, and whether it is Ready."""
+    meta, taints = node["metadata"], (node.get("spec") or {}).get("taints")
+    return meta["uid"], meta.get("labels"), taints, ready_status(node)
