@@ -22,7 +22,8 @@ INVARIANTS = (
             "nothing is on record": "The controller may not write reports: it finds a failure to "
             "start, or an unreachable node, again when the timeout of the new process is over.",
             "a pod may not be deleted": "The new process waits again before it judges an exit, and "
-            "shows the refusal after that.",
+            "shows the refusal after that. With the DaemonSet, its pods may not be deleted either: "
+            "a node whose task failed before a retry is active again (guarantees.md, Failures).",
             "late lines": "The node wrote lines of a failed attempt after its log was read. A new "
             "terminator reads them, and the status quotes the last one.",
         },
@@ -90,7 +91,7 @@ async def restart_both(world: World) -> None:
         if "log_late" in kinds and found and written["controller"] <= SHOWN_WRITES * found:
             world.oracle.excuse("not quiet", "late lines")
             return
-        if ("controller", "delete pods") in world.refused_forever() and count <= REFUSED_WRITES:
+        if _keeps_pods(world, kinds) and count <= REFUSED_WRITES:
             world.oracle.excuse("not quiet", "a pod may not be deleted")
             return
         words = f"{count} writes after a restart at rest"
@@ -98,3 +99,14 @@ async def restart_both(world: World) -> None:
             words += ", after a reboot"
         words += world.oracle.timeouts.skews()
         world.oracle.violate("not quiet", words)
+
+
+def _keeps_pods(world: World, kinds: set[str]) -> bool:
+    """Return whether the controller may not delete pods, or those of an ended run by their owner.
+
+    `kinds` are those of the disturbances. A run that has ended deletes no pod for a retry.
+    """
+    refused = set(world.refused_forever())
+    if ("controller", "delete pods") in refused:
+        return True
+    return ("controller", "delete daemonsets") in refused and "retry" in kinds
