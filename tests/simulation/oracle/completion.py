@@ -70,6 +70,7 @@ class View:
         until: The moment up to which the program had seen everything.
         nodes_until: The moment up to which it had seen every change of a node.
         jobs_until: The same of Jobs, when it decided.
+        reports_until: The same of reports.
         begun: The UIDs of the nodes that it knew to have begun.
     """
 
@@ -79,6 +80,7 @@ class View:
     nodes_until: float
     begun: frozenset[str] = frozenset()
     jobs_until: float = 0.0
+    reports_until: float = 0.0
 
 
 @dataclass(slots=True)
@@ -118,11 +120,16 @@ class Completion:
         counts = self.counts.get(job_uid, ())
         # A program that has not seen the first one cannot know of fewer nodes.
         known = [nodes for at, nodes in counts if at < until] or [nodes for _, nodes in counts[:1]]
-        reports_until = min(until, process.watches[REPORTS].known_until)
-        begun = self.oracle.started_nodes.until(job_uid, reports_until)
-        nodes_until = process.watches[NODES].known_until
-        jobs_until = self.world.seen_until.get(job_uid, 0.0)
-        return View(generation, known[-1] if known else None, until, nodes_until, begun, jobs_until)
+        reports_until = process.watches[REPORTS].known_until
+        return View(
+            generation,
+            known[-1] if known else None,
+            until,
+            nodes_until=process.watches[NODES].known_until,
+            begun=self.oracle.started_nodes.until(job_uid, min(until, reports_until)),
+            jobs_until=self.world.seen_until.get(job_uid, 0.0),
+            reports_until=reports_until,
+        )
 
     def deletion_view(self, process: Process, name: str, namespace: str) -> View | None:
         """Return what a process knows when it asks for a Job's deletion, None for no such Job."""

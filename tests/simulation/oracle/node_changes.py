@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle import due_again
@@ -25,6 +26,8 @@ INVARIANTS = (
         excuses={
             "failed before": "The run had failed, and its time to live was over when the "
             "completion was recorded (guarantees.md, The time to live).",
+            "recorded late": "The run was complete without the node, whose completion reached the "
+            "controller after that was decided (guarantees.md, The time to live).",
         },
     ),
 )
@@ -54,18 +57,25 @@ class NodeChanges:
     def judge_end(self, old: Raw, new: Raw) -> None:
         """Judge a write of a Job's status that may complete it."""
         if is_true(new, "Complete") and not is_true(old, "Complete"):
-            self.judge_unchanged(new)
+            view = self._oracle.completion.views[new["metadata"]["uid"]]
+            self.judge_unchanged(new, known_until=view.reports_until)
 
-    def judge_unchanged(self, job: Raw) -> None:
-        """Judge a Job that is complete, or that the terminator deletes."""
+    def judge_unchanged(self, job: Raw, known_until: float = inf) -> None:
+        """Judge a Job that is complete, or that the terminator deletes.
+
+        `known_until`: the moment up to which the program had seen what is in reports.
+        """
         for label in _labels(job):
             for node in self._world.server.all(NODES):
                 name, uid = node["metadata"]["name"], node["metadata"]["uid"]
                 is_changed = label in (node["metadata"].get("labels") or {})
                 if is_changed or not self._has_completed(job, name, uid):
                     continue
+                entered = self._oracle.evidence.entered.get((job["metadata"]["uid"], name))
                 if is_true(job, "Failed"):
                     self._oracle.excuse("node changes", "failed before")
+                elif entered is not None and entered[2] >= known_until:
+                    self._oracle.excuse("node changes", "recorded late")
                 else:
                     self._oracle.violate("node changes", f"{name} has not been changed")
 
