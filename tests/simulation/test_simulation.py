@@ -168,8 +168,12 @@ FOUND_LATER = (
     # A turn from before a rerun request; the step of a node that runs again for one; a node
     # that was read directly, and that the cache shows 60 s late.
     *(7373118, 7375257, 7371432),
-    # Evidence that was refused, and waits although the API server takes others again.
-    7493942,
+    # Evidence that was refused, and waits although the API server takes others again; rejected
+    # pods of the machine before; evidence of an earlier revision that fills a report.
+    *(7493942, 7516670, 7669362),
+    # Of the oracle: a node that is not Ready before it has a taint; a DaemonSet that may not be
+    # deleted; a completion that is recorded as the run is complete.
+    *(7527019, 7635154, 7636512),
 )
 # Each of the features is in at least this number of the first ones.
 FEATURED = 80
