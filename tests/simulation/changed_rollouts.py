@@ -31,6 +31,7 @@ LIMITS = (1, 1, 2, 3, "50%", None)
 # What makes other changes of a Job.
 _LEFT_OUT = {"edit", "zone"}
 _SCRIPT = {"script": {"script": "check"}, "timeoutSeconds": 10}
+SHARE_OF_OTHER_SCRIPTS = 0.5
 
 
 def with_changed_rollouts(schedule: Schedule, rng: Random) -> Schedule:
@@ -49,7 +50,20 @@ def with_changed_rollouts(schedule: Schedule, rng: Random) -> Schedule:
     if has_windows:
         schedule = holds.with_tasks_that_end(schedule)
     found = [*schedule.disturbances, *_changes(schedule, rng, has_windows=has_windows)]
-    return replace(schedule, disturbances=tuple(sorted(found, key=lambda d: d.at)))
+    found = [_with_other_script(each, rng) for each in sorted(found, key=lambda d: d.at)]
+    return replace(schedule, disturbances=tuple(found))
+
+
+def _with_other_script(change: Disturbance, rng: Random) -> Disturbance:
+    """Return a change of the rollout, perhaps with another script in the checks of its steps."""
+    if change.kind != "edit" or change.mode != "rollout" or not change.what:
+        return change
+    rollout = json.loads(change.what)
+    checks = [step["check"] for step in rollout.get("steps") or () if "check" in step]
+    for check in checks:
+        if "script" in check and rng.random() < SHARE_OF_OTHER_SCRIPTS:
+            check["script"] = {"script": "another check"}
+    return replace(change, what=json.dumps(rollout, sort_keys=True))
 
 
 def _with_steps(job: JobPlan, rng: Random) -> JobPlan:

@@ -73,6 +73,13 @@ def skips_soaks() -> Iterator[None]:
 
 
 @contextmanager
+def keeps_what_another_script_found() -> Iterator[None]:
+    """A script of a step passes for the one that a user has put in its place."""
+    with patch.object(steps, "without_other_script", lambda progress, _check: progress):
+        yield
+
+
+@contextmanager
 def starts_nodes_after_failure() -> Iterator[None]:
     """Nodes that wait may start although the run has failed."""
     is_open = property(lambda run: run.outcome != RunOutcome.PAUSED)
@@ -124,6 +131,7 @@ HOLD_MUTANTS: tuple[Mutant, ...] = (
     ignores_windows,
     approves_steps_itself,
     skips_soaks,
+    keeps_what_another_script_found,
     starts_nodes_after_failure,
     forgets_the_nodes_of_steps,
     continues_after_abort,

@@ -6,6 +6,7 @@ the mutant that it catches; below, the check. `core` receives everything that ha
 
 from tests.simulation.oracle import (
     changed_steps,
+    check_scripts,
     completed_count,
     completion,
     conventions,
@@ -54,6 +55,7 @@ MODULES = (
     turns,
     step_nodes,
     changed_steps,
+    check_scripts,
     images_first,
     set_aside,
     rollbacks,

@@ -43,7 +43,7 @@ class ChangedSteps:
 
     def job_written(self, old: Raw | None, new: Raw) -> None:
         """Judge that a step has ended."""
-        uid, was, now = new["metadata"]["uid"], _progress(old or {}), _progress(new)
+        uid, was, now = new["metadata"]["uid"], progress_of(old or {}), progress_of(new)
         number, specs = was.get("step", 1), self._oracle.turn_specs
         is_same = bool(was) and was.get("revision") == now.get("revision")
         if not is_same or now.get("step", 1) <= number or not specs.is_changed(uid):
@@ -125,6 +125,7 @@ class ChangedSteps:
         self._oracle.violate("changed steps", words)
 
 
-def _progress(job: Raw) -> Raw:
+def progress_of(job: Raw) -> Raw:
+    """Return the progress of the rollout in the status of a Job, empty for none."""
     progress: Raw = (job.get("status") or {}).get("rollout") or {}
     return progress

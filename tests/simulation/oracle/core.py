@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.oracle import gates, shards
 from tests.simulation.oracle.changed_steps import ChangedSteps
+from tests.simulation.oracle.check_scripts import CheckScripts
 from tests.simulation.oracle.completed_count import CompletedCount
 from tests.simulation.oracle.completion import Completion
 from tests.simulation.oracle.conventions import status_faults
@@ -92,6 +93,7 @@ class Oracle:
         self.turns = Turns(world, self)
         self.turn_specs = TurnSpecs(self)
         self.changed_steps = ChangedSteps(world, self)
+        self.check_scripts = CheckScripts(world, self)
         self.step_nodes = StepNodes(self)
         self.rollbacks = Rollbacks(world, self)
         self.images_first = ImagesFirst(world, self)
@@ -172,6 +174,7 @@ class Oracle:
         self.holds.job_written(old, new)
         self.turns.job_written(old, new)
         self.changed_steps.job_written(old, new)
+        self.check_scripts.job_written(old, new)
         meta = new["metadata"]
         if old is None or old["spec"] != new["spec"]:
             self.turns.nodes_changed()
@@ -315,5 +318,6 @@ class Oracle:
         self.evidence.task_succeeds(run)
         self.rollbacks.task_succeeds(run)
         self.images_first.task_succeeds(run)
+        self.check_scripts.task_succeeds(run)
         self.lifetime.task_succeeds(self.job_of.get(run.pod_uid, ""), run.machine.uid)
         self.failures.task_succeeds(run)

@@ -193,6 +193,18 @@ def test_a_node_on_which_the_script_did_not_run_is_no_pass():
     assert "its script has run on 1 of 2 nodes (a,b)" in asked(found)[2]
 
 
+@pytest.mark.parametrize("hours", [-1, 1], ids=["behind", "ahead"])
+def test_the_clock_of_the_api_server_takes_no_time_from_a_script_and_gives_it_none(hours):
+    found = world()
+    run = found.owned[CHECK]
+    found.owned[CHECK] = replace(run, created_at=found.now + timedelta(hours=hours))
+    found.step(2)
+    assert asked_or_none(found) is None
+    found.now += timedelta(seconds=61)
+    found.step(2)
+    assert "its script had not ended after 60 s" in asked(found)[2]
+
+
 def test_a_script_that_does_not_end_in_time_leaves_the_decision_to_a_person():
     found = world()
     words = "0 of 1 nodes completed"

@@ -1,0 +1,121 @@
+"""A step with a check by a script ends only after that script has ended with 0 on its nodes.
+
+What has run is what the pod on the machine was given, whatever the status says of it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tests.simulation.oracle.changed_steps import SOAK_TOLERANCE_SECONDS, progress_of
+from tests.simulation.oracle.facts import rollout_of
+from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.shards import node_states
+from tests.simulation.server import Raw
+
+if TYPE_CHECKING:
+    from tests.simulation.kubelet import PodRun
+    from tests.simulation.oracle.core import Oracle
+    from tests.simulation.world import World
+
+INVARIANTS = (
+    Invariant(
+        "check scripts",
+        "A step that has a check by a script ends only when the script that it has now has ended "
+        "with 0 on each node of it, after the node had completed.",
+        mutant="keeps_what_another_script_found",
+        seed=13_000_600_982,
+        excuses={
+            "approved": "A person has approved the step, and the script has had its time "
+            "(guarantees.md, Rollouts).",
+        },
+    ),
+)
+
+_SCRIPT = "daemonset.darkowlzz.space/script"
+_FIRST_LINE = "#!/bin/sh\n"
+
+
+class CheckScripts:
+    """Receives tasks that have succeeded, and Jobs."""
+
+    def __init__(self, world: World, oracle: Oracle) -> None:
+        self._world = world
+        self._oracle = oracle
+        # By the UIDs of the Job that has the check, and of a node: when a script passed, and which.
+        self._passed: dict[tuple[str, str], list[tuple[float, str]]] = {}
+        # By the UID of a Job: when its spec was changed last.
+        self._changed_at: dict[str, float] = {}
+
+    def task_succeeds(self, run: PodRun) -> None:
+        """Note that what a part of a run has on a node has ended with 0."""
+        owner = self._oracle.owners.get(self._oracle.job_of.get(run.pod_uid, ""))
+        script = (run.raw["metadata"].get("annotations") or {}).get(_SCRIPT, "")
+        if owner is not None and script and not run.is_forged:
+            found = self._world.loop.moment, script.removeprefix(_FIRST_LINE)
+            self._passed.setdefault((owner, run.machine.uid), []).append(found)
+
+    def job_written(self, old: Raw | None, new: Raw) -> None:
+        """Judge that a step has ended."""
+        uid, was, now = new["metadata"]["uid"], progress_of(old or {}), progress_of(new)
+        if old is None or old["spec"] != new["spec"]:
+            self._changed_at[uid] = self._world.loop.moment
+        number, is_same = was.get("step", 1), was.get("revision") == now.get("revision")
+        if not was or not is_same or now.get("step", 1) <= number:
+            return
+        approved = self._oracle.holds.approvals.get(uid, 0)
+        specs = self._oracle.turn_specs.known(uid)
+        unchecked = [self._find_unchecked(new, spec, number) for spec in specs]
+        if all(unchecked) and approved >= number and self._has_had_its_time(new, number):
+            self._oracle.excuse("check scripts", "approved")
+        elif all(unchecked):
+            words = f"step {number} ends, and its script has not passed on {unchecked[0]}"
+            self._oracle.violate("check scripts", words)
+
+    def _find_unchecked(self, job: Raw, spec: Raw, number: int) -> list[str]:
+        """Return the completed nodes of a step on which the script of a spec has not passed."""
+        steps = (rollout_of({"spec": spec}) or {}).get("steps") or ()
+        check = (steps[number - 1].get("check") or {}) if number <= len(steps) else {}
+        if "script" not in check:
+            return []
+        text, uid = check["script"]["script"], job["metadata"]["uid"]
+        found = []
+        for name, record in self._members(job, number).items():
+            passed = self._passed.get((uid, record["uid"]), ())
+            newest = max((at for at, script in passed if script == text), default=-math.inf)
+            since = self._completed_at(uid, name, record)
+            if since is not None and newest < since:
+                found.append(name)
+        return found
+
+    def _has_had_its_time(self, job: Raw, number: int) -> bool:
+        """Return whether a script may have been at work for as long as it may be."""
+        uid, steps = job["metadata"]["uid"], (rollout_of(job) or {}).get("steps") or ()
+        check = (steps[number - 1].get("check") or {}) if number <= len(steps) else {}
+        since = [self._completed_at(uid, *each) for each in self._members(job, number).items()]
+        known = [at for at in since if at is not None]
+        due_at = max([self._changed_at.get(uid, 0.0), *known])
+        waited = self._world.loop.moment - due_at
+        allowed: int = check.get("timeoutSeconds", 0)
+        return waited > allowed - SOAK_TOLERANCE_SECONDS
+
+    def _members(self, job: Raw, number: int) -> dict[str, Raw]:
+        """Return the records of the nodes that have their turn in a step, by name."""
+        uid, revision = job["metadata"]["uid"], (job.get("status") or {}).get("revision")
+        return {
+            name: record
+            for name, record in node_states(self._world, uid).items()
+            if record.get("revision") == revision and record.get("step") == number
+        }
+
+    def _completed_at(self, job_uid: str, name: str, record: Raw) -> float | None:
+        """Return when a node had completed, None if it has not, or need not be checked."""
+        machine = self._world.machines.get(name)
+        if machine is None or machine.uid != record["uid"] or not machine.is_up:
+            return None
+        is_open = {"setAsideAt", "observedRerun", "failures"} & record.keys()
+        if is_open or not self._oracle.is_entered(job_uid, name, machine.uid):
+            return None
+        entered = self._oracle.evidence.entered.get((job_uid, name))
+        return -math.inf if entered is None else entered[2]
