@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "check scripts",
-        "A step that has a check by a script ends only when the script that it has now has ended "
+        "A step with a check ends only when the script that it has now has ended "
         "with 0 on each node of it, after the node had completed.",
         mutant="keeps_what_another_script_found",
         seed=13_000_600_982,
