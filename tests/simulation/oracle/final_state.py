@@ -7,6 +7,7 @@ completed Job is deleted, and its report exists, closed and complete.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from daemonset_job.api.names import ANNOTATION_ROLLBACK
@@ -358,12 +359,18 @@ class _Rest:
         summary = self.report.get("nodes") or {}
         if summary != shown:
             self.violate("counts", f"the report says {summary}, the Job {shown}")
-        index = counts.index(found) if found in counts else 0
-        for node in sorted(unselected[index]):
-            if (self.records.get(node) or {}).get("state") != "Completed":
-                words = f"{node} completed and left, the report says {self.records.get(node)}"
-                self.violate("counts", words)
-        return right[index]
+        fitting = [each for each, count in zip(unselected, counts, strict=True) if count == found]
+        # Sets of as many nodes have the same counts: the records say which of them is meant.
+        left = min(fitting or unselected[:1], key=lambda names: len(self.uncompleted(names)))
+        for node in self.uncompleted(left):
+            words = f"{node} completed and left, the report says {self.records.get(node)}"
+            self.violate("counts", words)
+        return truth | dict.fromkeys(left, "completed")
+
+    def uncompleted(self, names: Iterable[str]) -> list[str]:
+        """Return the nodes that are not recorded as completed."""
+        states = {node: (self.records.get(node) or {}).get("state") for node in names}
+        return sorted(node for node, state in states.items() if state != "Completed")
 
     # --- reasons -------------------------------------------------------------------------
 
