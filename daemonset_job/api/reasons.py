@@ -524,9 +524,13 @@ class NodeReason(Reason):
     )
     NODE_REMOVED = (
         "NodeRemoved",
+        ("The node left the cluster or the selection before its task had finished or was retried."),
+    )
+    POD_KEPT_OFF = (
+        "PodKeptOff",
         (
-            "The node left the cluster or the selection, or lost its pod with a taint that an "
-            "administrator chose, before its task had finished or was retried."
+            "The node lost its pod with a taint that an administrator chose, before its task had "
+            "finished or was retried."
         ),
     )
 

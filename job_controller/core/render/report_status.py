@@ -201,6 +201,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     records.update(_completed_without_pod(snapshot, counts, records))
     others = counts.completed_unselected | counts.completed_without_pod
     records.update(mark_left(snapshot, records, others))
+    records.update(_left_since(snapshot, records))
     recorded = reports_api.merge_records(snapshot.reports)
     ledger = merge_evidence(snapshot)
     # Only with a rollout do records have steps.
@@ -232,9 +233,10 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
             # It has begun, perhaps an earlier try, which still counts when it comes back, or its
             # failures are kept. So it is if it had a turn that it took, or waits for the next one.
             words = "the node left before its task had finished"
-            records[name] = _removed(record, words)
+            records[name] = _removed(snapshot, name, record, words)
         elif record.state == NodeState.FAILED and not record.has_failed(retry):
-            records[name] = _removed(record, "the node left before its task was retried")
+            words = "the node left before its task was retried"
+            records[name] = _removed(snapshot, name, record, words)
         elif record.state not in {NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED}:
             del records[name]
     records.update(counts.ending)
@@ -267,8 +269,30 @@ def _completed_without_pod(
     return found
 
 
-def _removed(record: NodeRecord, message: str) -> NodeRecord:
-    return replace(record, state=NodeState.REMOVED, reason=NodeReason.NODE_REMOVED, message=message)
+def _removed(snapshot: Snapshot, name: str, record: NodeRecord, message: str) -> NodeRecord:
+    """Return the record of a node that left: only a taint keeps it out, or something else."""
+    reason = NodeReason.NODE_REMOVED
+    if _is_there(snapshot, name, record):
+        taints = snapshot.tolerations.untolerated(snapshot.nodes[name].taints)
+        reason = NodeReason.POD_KEPT_OFF if taints else reason
+    return replace(record, state=NodeState.REMOVED, reason=reason, message=message)
+
+
+def _left_since(snapshot: Snapshot, records: Mapping[str, NodeRecord]) -> dict[str, NodeRecord]:
+    """Return the new records of nodes that a taint had taken out, and that have left since."""
+    return {
+        name: replace(record, reason=NodeReason.NODE_REMOVED)
+        for name, record in records.items()
+        if record.reason == NodeReason.POD_KEPT_OFF and not _is_there(snapshot, name, record)
+    }
+
+
+def _is_there(snapshot: Snapshot, name: str, record: NodeRecord) -> bool:
+    """Return whether the node is still the same one, and is chosen by its labels."""
+    node = snapshot.nodes.get(name)
+    if node is None or node.uid != record.uid:
+        return False
+    return snapshot.affinity.matches(name, node.labels)
 
 
 def _summary(job: Job, job_status: JobStatus, before: ReportStatus) -> ReportStatus:

@@ -243,11 +243,12 @@ class _Finder:
         """Return whether the node left before it was known to have completed, and has come back.
 
         It begins in another pod, since the one that it had is gone. That one may have completed it,
-        and the evidence of that may be late.
+        and the evidence of that may be late. One that only a taint took out has not left.
         """
         return (
             name in returned
             and _was_removed(record)
+            and record.reason != NodeReason.POD_KEPT_OFF
             and record.pod_uid not in record.earlier_pods
             and self.snapshot.nodes[name].uid == record.uid
             and record.revision == self._job.revision

@@ -16,6 +16,7 @@ from tests.unit.builders import (
     NOW,
     START,
     SampleCluster,
+    done,
     gated_pod,
     make_node,
     make_pod,
@@ -233,6 +234,45 @@ def test_complete_stays_when_a_node_comes_back_that_a_taint_keeps_out(
     cluster.desired = 2
     run(cluster)
     assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+
+
+def test_late_evidence_completes_a_node_whose_pod_a_taint_took() -> None:
+    """It has not come back meanwhile, as its labels always matched."""
+    cluster = standing("a", "b")
+    run(cluster)
+    revision = cluster.job.revision
+    cluster.nodes["b"] = replace(cluster.nodes["b"], taints=(CHOSEN,))
+    cluster.pods = [pod for pod in cluster.pods if pod.node_name != "b"]
+    cluster.desired = cluster.scheduled = 1
+    for _ in range(3):
+        run(cluster)
+    assert (records(cluster)["b"]["state"], records(cluster)["b"]["reason"]) == (
+        "Removed",
+        "PodKeptOff",
+    )
+    cluster.evidence["b"] = replace(done("b"), pod_uid="pod-b-1", revision=revision)
+    run(cluster)
+    assert records(cluster)["b"]["state"] == "Completed"
+    totals = totals_of(cluster)
+    assert (totals.desired, totals.completed) == (2, 1)
+
+
+def test_a_node_that_a_taint_took_out_leaves_once_its_labels_do() -> None:
+    cluster = standing("a", "b")
+    change(cluster, nodes=UNCONFIGURED)
+    run(cluster)
+    inside = cluster.nodes["b"]
+    cluster.nodes["b"] = replace(inside, taints=(CHOSEN,))
+    cluster.pods = [pod for pod in cluster.pods if pod.node_name != "b"]
+    cluster.desired = cluster.scheduled = 1
+    run(cluster)
+    assert records(cluster)["b"]["reason"] == "PodKeptOff"
+    cluster.nodes["b"] = replace(inside, labels={"configured": "yes"}, taints=(CHOSEN,))
+    run(cluster)
+    assert records(cluster)["b"]["reason"] == "NodeRemoved"
+    cluster.nodes["b"] = replace(inside, taints=(CHOSEN,))
+    run(cluster)
+    assert records(cluster)["b"]["earlierPods"] == ["pod-b-1"]
 
 
 def test_a_node_that_joined_with_a_pod_that_seems_older_makes_complete_false() -> None:
