@@ -8,15 +8,21 @@ a quota.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
+from daemonset_job.api.states import NodeState
 from job_controller.core.state.desired_count import has_undone_node_without_pod
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.node_pods import is_older_than_node
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
+_NOT_DONE: Final = frozenset({NodeState.WAITING, NodeState.ACTIVE, NodeState.UNREACHABLE})
+
 
 def has_joined(snapshot: Snapshot, counts: NodeCounts) -> bool:
     """Return whether a node is due that has no pod yet, or only one of a former node."""
+    if not counts.desired_is_known and _is_due_on_record(snapshot):
+        return True
     return _has_former_pod(snapshot, counts) or _lacks_pod(snapshot, counts)
 
 
@@ -29,6 +35,21 @@ def find_failed_without_pod(snapshot: Snapshot, counts: NodeCounts) -> Iterator[
             continue
         if record.has_failed(snapshot.job.retry_request):
             yield name
+
+
+def _is_due_on_record(snapshot: Snapshot) -> bool:
+    """Return whether a record shows a node that is not done: nothing else does without a count.
+
+    The status of the Job need not have that yet: the controller may have ended between the writes.
+    """
+    ledger = merge_evidence(snapshot)
+    return any(
+        record.state in _NOT_DONE
+        and (node := snapshot.nodes.get(name)) is not None
+        and node.uid == record.uid
+        and not (name in ledger and ledger[name].completes(node.uid))
+        for name, record in merge_records(snapshot).items()
+    )
 
 
 def _has_former_pod(snapshot: Snapshot, counts: NodeCounts) -> bool:

@@ -479,3 +479,24 @@ def test_a_crash_after_any_write_neither_loses_nor_repeats_a_request(writes: int
     assert conditions(cluster)["Complete"][0] == "True"
     assert not cluster.job.has_open_request
     assert decide(cluster.snapshot(), NOW).actions == ()
+
+
+@pytest.mark.parametrize("has_daemon_set", [True, False], ids=["not observed", "deleted"])
+def test_a_request_on_record_ends_complete_although_no_pod_is_left(has_daemon_set: bool) -> None:
+    """The controller ended after it had written the report, and the DaemonSet was deleted."""
+    cluster = completed("a", "b")
+    request(cluster, "*")
+    plan = decide(cluster.snapshot(), NOW)
+    (noted,) = acts(plan, WriteReportStatus)
+    cluster.report_status = noted.status.to_raw()
+    cluster.pods, cluster.desired = [], 0
+    cluster.has_daemon_set = has_daemon_set
+    snapshot = cluster.snapshot()
+    if has_daemon_set:
+        new = replace(cluster.daemon_set(), generation=1, observed_generation=0)
+        snapshot = cluster.snapshot(daemon_set=new)
+    for written in acts(decide(snapshot, NOW), WriteReportStatus):
+        assert written.status.phase != "Succeeded"
+    for status in acts(decide(snapshot, NOW), WriteStatus):
+        cluster.job = replace(cluster.job, status=status.status)
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
