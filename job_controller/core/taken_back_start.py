@@ -85,7 +85,7 @@ def plan_taking_back(snapshot: Snapshot, now: datetime) -> Plan | None:
         actions += _mark_actions(snapshot, unmarked)
     else:
         actions += _deletion([p for p in (*snapshot.pods, *snapshot.orphans) if p in may_start])
-    status = waiting_status(snapshot.job, may_start, now)
+    status = waiting_status(snapshot.job, may_start, _unreachable(snapshot, may_start), now)
     if status != snapshot.job.status:
         actions.append(WriteStatus(status))
     return Plan(
@@ -161,6 +161,18 @@ def _has_cordon(snapshot: Snapshot) -> bool:
 
 def _has_node(snapshot: Snapshot, pod: Pod) -> bool:
     return pod.node_name in snapshot.nodes
+
+
+def _unreachable(snapshot: Snapshot, pods: Iterable[Pod]) -> set[str]:
+    """Return the nodes that are not Ready, and whose pod is being deleted and has not ended."""
+    return {
+        pod.node_name
+        for pod in pods
+        if pod.is_terminating
+        and not pod.is_terminal
+        and (node := snapshot.nodes.get(pod.node_name)) is not None
+        and not node.ready
+    }
 
 
 def _unmarked(snapshot: Snapshot) -> list[Pod]:

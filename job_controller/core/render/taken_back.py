@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -24,18 +24,30 @@ from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
 _FAILURE_LIMIT: Final = 1000
 
 
-def waiting_status(job: Job, pods: Sequence[Pod], now: datetime) -> JobStatus:
-    """Return the status of a suspended run whose pods are about to go; it may have failed."""
+def waiting_status(
+    job: Job, pods: Sequence[Pod], unreachable: Collection[str], now: datetime
+) -> JobStatus:
+    """Return the status of a suspended run whose pods are about to go; it may have failed.
+
+    `unreachable`: the nodes that are not Ready, and whose pods cannot finish terminating.
+    """
     nodes = fold({pod.node_name or pod.name for pod in pods}, limit=NAMES_LIMIT)
     words = (
         "spec.suspend is true and no task has begun: as soon as the pods on these nodes are gone, "
         f"every field can be changed: {nodes}"
     )
+    reason = ProgressingReason.PAUSED
+    if unreachable:
+        reason = ProgressingReason.NODES_UNREACHABLE
+        words += (
+            f"; {fold(unreachable, limit=NAMES_LIMIT)} cannot be reached: a pod there is gone only "
+            "when the node is back, or its Node is deleted"
+        )
     has_failed = job.is_true(ConditionType.FAILED)
     changes = [Condition(ConditionType.SUSPENDED, True, SuspendedReason.SUSPENDED, words)]
     if not has_failed:
         changes += [
-            Condition(ConditionType.PROGRESSING, False, ProgressingReason.PAUSED, words),
+            Condition(ConditionType.PROGRESSING, False, reason, words),
             IN_PROGRESS,
         ]
     return replace(

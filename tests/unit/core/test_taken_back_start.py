@@ -127,6 +127,20 @@ def test_while_pods_are_there_the_start_stays_and_the_status_says_what_is_waited
     )
 
 
+def test_a_pod_that_cannot_end_on_a_node_that_is_down_is_named():
+    cluster = marked()
+    cluster.nodes["b"] = replace(cluster.nodes["b"], ready=False)
+    apply(cluster, decide(cluster.snapshot(), NOW))
+    progressing = condition(cluster.job.status, ConditionType.PROGRESSING)
+    assert (progressing.status, progressing.reason) == (False, "NodesUnreachable")
+    assert "; b cannot be reached: " in progressing.message
+    assert decide(cluster.snapshot(), NOW).actions == ()
+    # It is back.
+    cluster.nodes["b"] = replace(cluster.nodes["b"], ready=True)
+    apply(cluster, decide(cluster.snapshot(), NOW))
+    assert condition(cluster.job.status, ConditionType.PROGRESSING).reason == "Paused"
+
+
 def test_when_all_have_ended_without_a_start_it_is_taken_back():
     cluster = marked()
     cluster.pods = [gated_pod(node) for node in NODES]
