@@ -80,6 +80,8 @@ class Oracle:
         # By the UID of a Job that another one owns: that one.
         self.owners: dict[str, str] = {}
         self.deleted_by_us: dict[str, float] = {}
+        # By UID of such a Job: the UIDs of the nodes that it was for when it was deleted.
+        self.desired_at_deletion: dict[str, frozenset[str]] = {}
         # By UID of a Job: when the writer of what is written now last read its ledger afresh.
         self.ledger_read_at: dict[str, float] = {}
         self.started_nodes = StartedNodes(world, self)
@@ -262,6 +264,7 @@ class Oracle:
                 )
         self.completion.judge_left_report(job)
         self.deleted_by_us[uid] = self._world.loop.moment
+        self.desired_at_deletion[uid] = frozenset(desired.values())
 
     # --- facts ---------------------------------------------------------------------------
 

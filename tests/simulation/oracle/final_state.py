@@ -117,17 +117,20 @@ def _judge_closed(world: World, report: Raw) -> None:
     done = nodes.get("completed", 0) + nodes.get("failed", 0)
     least = sufficiency.required(world.oracle.completion.newest(uid), nodes.get("desired", 0))
     if phase == "Succeeded" and done != nodes.get("desired") and nodes.get("completed", 0) < least:
-        joined = _joined_since(world, world.oracle.deleted_by_us[uid])
+        joined = _joined_since(world, uid)
         if uid in world.oracle.completion.superseded or done + joined >= nodes.get("desired", 0):
             world.oracle.excuse("report", "superseded")
             return
         violate("report", f"the Job was deleted as completed, the report says {phase}, {nodes}")
 
 
-def _joined_since(world: World, moment: float) -> int:
-    """Return how many of the nodes have joined since."""
-    uids = (node["metadata"]["uid"] for node in world.server.all(NODES))
-    return sum(world.oracle.born[uid] > moment for uid in uids)
+def _joined_since(world: World, job_uid: str) -> int:
+    """Return how many nodes have joined since we deleted a Job, or could be one of its nodes."""
+    oracle, nodes = world.oracle, world.server.all(NODES)
+    moment, before = oracle.deleted_by_us[job_uid], oracle.desired_at_deletion[job_uid]
+    desired = intent.desired_nodes(oracle.completion.newest(job_uid), nodes, (), ())
+    joined = {uid for node in nodes if oracle.born[uid := node["metadata"]["uid"]] > moment}
+    return len(joined | (set(desired.values()) - before))
 
 
 class _Rest:
