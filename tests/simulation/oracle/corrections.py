@@ -8,7 +8,7 @@ from daemonset_job.api.names import CONTAINER_NAME
 from tests.simulation.corrections import image_of
 from tests.simulation.oracle.facts import find_job, is_continuous
 from tests.simulation.oracle.invariant import Invariant
-from tests.simulation.server import Raw
+from tests.simulation.server import PODS, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -26,6 +26,8 @@ INVARIANTS = (
         excuses={
             "unseen": "The pod was gone before a controller recorded that its task had begun: it "
             "was removed while no controller ran (guarantees.md, Corrections).",
+            "unseen by a late watch": "The task began, and its pod was removed, while the "
+            "controller's watch of pods was late (guarantees.md, Corrections).",
         },
     ),
 )
@@ -40,6 +42,8 @@ class Corrections:
         # By UID of a Job: where its task has begun, its images there, and how often its start was
         # taken back. `_open` has those that have not started again.
         self._began: dict[str, list[PodRun]] = {}
+        # By UID of a pod: when its task began.
+        self._began_at: dict[str, float] = {}
         self._images: dict[str, set[str]] = {}
         self._open: set[str] = set()
         self.count = 0
@@ -50,6 +54,7 @@ class Corrections:
         if not uid or uid in self._oracle.demands.images:
             return
         self._began.setdefault(uid, []).append(run)
+        self._began_at.setdefault(run.pod_uid, self._world.loop.moment)
         images = self._images.setdefault(uid, set())
         images.add(image_of(run.raw, CONTAINER_NAME))
         if uid in self._open:
@@ -83,13 +88,23 @@ class Corrections:
         self._oracle.completion.started_with.pop(uid, None)
         if runs := self._began.get(uid):
             nodes = sorted({run.machine.name for run in runs})
-            self._violate(uid, f"a start is taken back, and {nodes} have begun")
+            if not self._is_late(runs):
+                self._violate(uid, f"a start is taken back, and {nodes} have begun")
+                return
+            self._oracle.excuse("taken back", "unseen by a late watch")
+            # The next start may have another image.
+            del self._began[uid], self._images[uid]
 
     def _violate(self, uid: str, words: str) -> None:
         if self._is_unseen(uid):
             self._oracle.excuse("taken back", "unseen")
             return
         self._oracle.violate("taken back", words)
+
+    def _is_late(self, runs: list[PodRun]) -> bool:
+        """Return whether the controller's watch of pods is from before the tasks of gone pods."""
+        known_until = self._world.processes["controller"].watches[PODS].known_until
+        return all(run.pod() is None and self._began_at[run.pod_uid] >= known_until for run in runs)
 
     def _is_unseen(self, uid: str) -> bool:
         """Return whether the pods in which the task has begun were gone before it was recorded."""
