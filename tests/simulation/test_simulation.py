@@ -174,6 +174,14 @@ FOUND_LATER = (
     # Of the oracle: a node that is not Ready before it has a taint; a DaemonSet that may not be
     # deleted; a completion that is recorded as the run is complete.
     *(7527019, 7635154, 7636512),
+    # Late evidence of a pod that a taint took; a rerun that only the report has; a start that is
+    # taken back while a node is down.
+    *(7699264, 7703912, 7707063),
+    # Of the oracle: sets of nodes with equal counts; a node that is Ready again after the deletion;
+    # a task that a late watch never showed.
+    *(6010958, 7697215, 7708352),
+    # Found with them, and fixed before.
+    *(7698454, 7706284),
 )
 # Each of the features is in at least this number of the first ones.
 FEATURED = 80
