@@ -526,8 +526,8 @@ class NodeReason(Reason):
         "NodeRemoved",
         ("The node left the cluster or the selection before its task had finished or was retried."),
     )
-    POD_KEPT_OFF = (
-        "PodKeptOff",
+    UNTOLERATED_TAINT = (
+        "UntoleratedTaint",
         (
             "The node lost its pod with a taint that an administrator chose, before its task had "
             "finished or was retried."

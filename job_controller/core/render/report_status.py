@@ -274,7 +274,7 @@ def _removed(snapshot: Snapshot, name: str, record: NodeRecord, message: str) ->
     reason = NodeReason.NODE_REMOVED
     if _is_there(snapshot, name, record):
         taints = snapshot.tolerations.untolerated(snapshot.nodes[name].taints)
-        reason = NodeReason.POD_KEPT_OFF if taints else reason
+        reason = NodeReason.UNTOLERATED_TAINT if taints else reason
     return replace(record, state=NodeState.REMOVED, reason=reason, message=message)
 
 
@@ -283,7 +283,7 @@ def _left_since(snapshot: Snapshot, records: Mapping[str, NodeRecord]) -> dict[s
     return {
         name: replace(record, reason=NodeReason.NODE_REMOVED)
         for name, record in records.items()
-        if record.reason == NodeReason.POD_KEPT_OFF and not _is_there(snapshot, name, record)
+        if record.reason == NodeReason.UNTOLERATED_TAINT and not _is_there(snapshot, name, record)
     }
 
 

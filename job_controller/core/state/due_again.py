@@ -248,7 +248,7 @@ class _Finder:
         return (
             name in returned
             and _was_removed(record)
-            and record.reason != NodeReason.POD_KEPT_OFF
+            and record.reason != NodeReason.UNTOLERATED_TAINT
             and record.pod_uid not in record.earlier_pods
             and self.snapshot.nodes[name].uid == record.uid
             and record.revision == self._job.revision

@@ -248,7 +248,7 @@ def test_late_evidence_completes_a_node_whose_pod_a_taint_took() -> None:
         run(cluster)
     assert (records(cluster)["b"]["state"], records(cluster)["b"]["reason"]) == (
         "Removed",
-        "PodKeptOff",
+        "UntoleratedTaint",
     )
     cluster.evidence["b"] = replace(done("b"), pod_uid="pod-b-1", revision=revision)
     run(cluster)
@@ -266,7 +266,7 @@ def test_a_node_that_a_taint_took_out_leaves_once_its_labels_do() -> None:
     cluster.pods = [pod for pod in cluster.pods if pod.node_name != "b"]
     cluster.desired = cluster.scheduled = 1
     run(cluster)
-    assert records(cluster)["b"]["reason"] == "PodKeptOff"
+    assert records(cluster)["b"]["reason"] == "UntoleratedTaint"
     cluster.nodes["b"] = replace(inside, labels={"configured": "yes"}, taints=(CHOSEN,))
     run(cluster)
     assert records(cluster)["b"]["reason"] == "NodeRemoved"
