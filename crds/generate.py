@@ -40,7 +40,12 @@ _NULLABLE = {
 }
 # How many items a list may have. The controller compares each of these with each node.
 _ITEMS = 1000
-_FEW_ITEMS = {("NodeSelector", "nodeSelectorTerms"): 128, ("PodSpec", "tolerations"): 128}
+_FEW_ITEMS = {
+    ("NodeSelector", "nodeSelectorTerms"): 128,
+    ("PodSpec", "tolerations"): 128,
+    # With the gate of the system, a pod has as many as are read: GATES_LIMIT in api/pod.py.
+    ("PodSpec", "schedulingGates"): 63,
+}
 # What a quantity looks like as text. The API server's own message does not name the field.
 _QUANTITY = (
     r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)"

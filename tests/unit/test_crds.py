@@ -27,6 +27,7 @@ from daemonset_job.api.job_spec import (
     parse_spec,
 )
 from daemonset_job.api.node_changes import OnSuccess
+from daemonset_job.api.pod import GATES_LIMIT
 from daemonset_job.api.report import new_report, parse_report
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.rollout import Check, Rollout, SuccessPolicy, WindowSpec
@@ -345,3 +346,9 @@ def test_evidence_is_written_and_read_field_by_field():
 def test_a_reports_counts_are_the_jobs():
     job = schema("jobs")["properties"]["status"]["properties"]["nodes"]["properties"]
     assert set(REPORT["status"]["properties"]["nodes"]["properties"]) == set(job)
+
+
+def test_pods_with_all_gates_of_a_template_are_read():
+    """A pod with more gates is not read, so its Job would wait without a word."""
+    gates = dict(walk(schema("jobs")))[".spec.template.spec.schedulingGates"]
+    assert gates["maxItems"] + len([names.START_GATE]) == GATES_LIMIT
