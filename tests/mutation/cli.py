@@ -70,6 +70,9 @@ def _share(cases: list[Case], part: str) -> list[Case]:
 async def _run(env: KubeEnv, cases: list[Case], options: argparse.Namespace) -> int:
     began = shown_at = time.perf_counter()
     done = failed = 0
+    schedules = [case for case in schedule_cases() if options.only in case.label]
+    schedules = _share(schedules, options.part) if options.edges else []
+    total = len(schedules) + len(cases)
 
     def show(result: Result) -> None:
         nonlocal shown_at, done, failed
@@ -79,14 +82,10 @@ async def _run(env: KubeEnv, cases: list[Case], options: argparse.Namespace) -> 
             print(result.describe(), flush=True)
         if time.perf_counter() - shown_at > PROGRESS_SECONDS:
             shown_at = time.perf_counter()
-            print(
-                f"{done}/{len(cases)}, {failed} failed, {shown_at - began:.0f} s", file=sys.stderr
-            )
+            print(f"{done}/{total}, {failed} failed, {shown_at - began:.0f} s", file=sys.stderr)
 
     async with open_cluster(env, options.patience) as cluster:
         runner = Runner(cluster, options.at_once, options.patience)
-        schedules = [case for case in schedule_cases() if options.only in case.label]
-        schedules = _share(schedules, options.part) if options.edges else []
         for result in await run_schedules(cluster, schedules):
             runner.others.append(result)
             show(result)
@@ -95,6 +94,6 @@ async def _run(env: KubeEnv, cases: list[Case], options: argparse.Namespace) -> 
             if result.new:
                 failed += 1
                 print(result.describe())
-        print(f"{len(cases)} cases in {time.perf_counter() - began:.0f} s, {failed} failed")
+        print(f"{total} cases in {time.perf_counter() - began:.0f} s, {failed} failed")
         print("\n".join(summary(runner)))
     return 1 if failed else 0
