@@ -177,6 +177,7 @@ _SIBLINGS: Mapping[str, Mapping[str, Any]] = {
 # The same for one parent only: the end of the path, its field, and what is needed beside it.
 _BESIDE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("KeyRef", "name", {"key": "run.sh"}),
+    ("steps[].check", "timeoutSeconds", {"nodeReady": True}),
     ("check.prometheus", "source", {"query": "errors", "above": 1}),
     ("check.prometheus", "query", {"above": 1}),
     ("check.prometheus", "expression", {"above": 1}),
