@@ -112,12 +112,9 @@ class Driver:
                 raise EndedError
             if self._has_come(when):
                 return
-            failed = self._seen.get("Failed")
-            if when == "gone" and wish.phase == "Succeeded" and failed and not run.deleted:
-                since = max(failed, began)
-                if self._is_true("Failed") and time.time() > since + FAILED_SECONDS:
-                    run.problems.append(f"it has failed: {self._conditions()}")
-                    raise EndedError
+            if when == "gone" and self._has_failed(began):
+                run.problems.append(f"it has failed: {self._conditions()}")
+                raise EndedError
             if time.time() > self._limit:
                 run.problems.append(f"not {when} in time: {self._conditions()}")
                 raise EndedError
@@ -142,6 +139,19 @@ class Driver:
             nodes = self._last.get("status", {}).get("nodes") or {}
             return bool(nodes.get("active") or nodes.get("completed"))
         return self._is_true(when)
+
+    def _has_failed(self, since: float) -> bool:
+        """Return whether it has failed for a while since then, and should not have."""
+        failed = self._seen.get("Failed")
+        if self._wish.phase != "Succeeded" or failed is None or self.run.deleted:
+            return False
+        # A controller that was ended twice is away for longer: its next start waits, and then the
+        # Lease has to expire. One that never comes back is found by the limit of the Job.
+        annotations = self._last.get("metadata", {}).get("annotations") or {}
+        observed = self._last.get("status", {}).get("observedRetry")
+        if annotations.get(names.ANNOTATION_RETRY) != observed:
+            return False
+        return self._is_true("Failed") and time.time() > max(failed, since) + FAILED_SECONDS
 
     def _is_true(self, type_: str) -> bool:
         conditions = self._last.get("status", {}).get("conditions") or ()
