@@ -96,18 +96,19 @@ def find_opened(snapshot: Snapshot) -> set[str]:
 def find_untaken(
     snapshot: Snapshot, counts: NodeCounts, records: Mapping[str, NodeRecord]
 ) -> set[str]:
-    """Return the nodes, by name, whose pod waits at the gate and never passes it.
+    """Return the nodes, by name, whose pod waits at the gate and never passes it, or is gone.
 
     The node is deleted, or has a taint for which the pod is deleted. Their turns are given back
     before the pod is gone, because others may have theirs in their place. Without the pod nothing
-    would show that these were not taken.
+    would show that these were not taken. Of a pod past the gate that never was on its node, the
+    record shows that.
     """
     of_steps = {name: record for name, record in records.items() if record.step}
     if not of_steps:
         return set()
     gated = {pod.uid for pod in snapshot.all_pods if pod.is_gated}
     surplus = {pod.uid for pod in counts.surplus_pods}
-    return {
+    return _find_without_pod(snapshot, counts, of_steps) | {
         name
         for name, record in of_steps.items()
         if record.pod_uid in gated
@@ -117,6 +118,26 @@ def find_untaken(
             or record.pod_uid in surplus
         )
     }
+
+
+def _find_without_pod(
+    snapshot: Snapshot, counts: NodeCounts, of_steps: Mapping[str, NodeRecord]
+) -> set[str]:
+    """Return the nodes that have not taken their turn, and that have no pod and get none now.
+
+    The DaemonSet controller may be away, and count them for long. Others have their turn in their
+    place meanwhile. Such a node that is back would have one in the same step.
+    """
+    if snapshot.owned_daemon_set is None:
+        return set()
+    ledger, uids = merge_evidence(snapshot), snapshot.pod_uids
+    found = {
+        name
+        for name in of_steps.keys() - counts.nodes.keys() - counts.absent.keys()
+        if of_steps[name].pod_uid not in uids
+        and not has_taken_turn(of_steps[name], ledger.get(name), uids)
+    }
+    return found - find_chosen(snapshot, found & snapshot.nodes.keys())
 
 
 def find_unreturned(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:
@@ -131,7 +152,8 @@ def find_unreturned(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:
     return frozenset(
         records[name].pod_uid
         for name in untaken
-        if not has_taken_turn(records[name], ledger.get(name), uids)
+        if records[name].pod_uid in uids
+        and not has_taken_turn(records[name], ledger.get(name), uids)
     )
 
 

@@ -87,6 +87,29 @@ def test_the_record_has_the_next_pod_of_a_node_before_its_gate_is_removed():
     assert world.started == ["a", "a"], "nothing shows that it has not begun"
 
 
+@pytest.mark.parametrize("taint", [Taint("broken", "NoSchedule"), NOT_READY])
+def test_a_node_that_had_no_room_and_is_back_has_no_turn_beside_the_one_in_its_place(taint):
+    """The DaemonSet controller, which may be away, has counted it all the time."""
+    world = RolloutWorld(*NODES, rollout=CANARY)
+    while not world.started:
+        world.step()
+    world.seen = timedelta(seconds=5)
+    full = {"unschedulable_message": "0/4 nodes are available", "is_scheduled": False}
+    world.put(make_pod("a", uid="pod-a-1", state="", **full))
+    world.step(2)
+    node = world.cluster.nodes["a"]
+    is_ready = taint is not NOT_READY
+    world.cluster.nodes["a"] = replace(node, taints=(taint,), ready=is_ready)
+    world.take_pod("a")
+    world.step(20)
+    assert world.started == ["a", "b"]
+    world.cluster.nodes["a"] = node
+    world.put(gated_pod("a", serial=2))
+    world.step(5)
+    assert world.started == ["a", "b"]
+    assert world.turns() == {"b": 1}
+
+
 @pytest.mark.parametrize("order", list(Order))
 @pytest.mark.parametrize("has_failed", [False, True])
 def test_a_node_that_is_registered_again_has_the_next_turn_of_its_step(order, has_failed):
