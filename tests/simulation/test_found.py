@@ -339,6 +339,22 @@ def test_a_rerun_of_a_node_that_was_registered_again_is_not_lost():
     assert not simulate(generate_schedule(10_000_004_189)).violations
 
 
+def test_a_node_that_had_no_room_gives_its_turn_back_while_it_is_still_counted():
+    """Its pod is gone with a taint, and the DaemonSet controller has not looked for 20 s."""
+    assert not simulate(generate_schedule(13_000_601_456)).violations
+
+
+def test_a_changed_step_has_no_place_of_a_node_that_the_user_took_out():
+    """The node had its turn, and `spec.nodes` was changed before its task had finished."""
+    assert not simulate(generate_schedule(13_000_601_020)).violations
+
+
+def test_a_node_that_is_ready_after_complete_waits_for_no_step_that_was_made_smaller():
+    found = simulate(generate_schedule(13_000_601_241))
+    assert not found.violations
+    assert "changed steps: after the end" in found.excused
+
+
 def test_results_of_a_task_that_ends_after_a_reboot_are_kept():
     """Its log is read before its exit code counts, since the sandbox of before has ended."""
     assert not simulate(generate_schedule(10_000_002_333)).violations

@@ -239,7 +239,7 @@ class Turns:
         counted |= {size - len(begun & {run.machine.name}) for size in counted}
         # One that the user took out made room for another one. Which spec is decided by when is not
         # known.
-        counted |= {size - self._count_omitted(job, begun | left) for size in counted}
+        counted |= {size - len(self.find_omitted(job, begun | left)) for size in counted}
         known.add(run.machine.uid)
         full = [
             number
@@ -332,21 +332,22 @@ class Turns:
             for at, raw in versions
         )
 
-    def _count_omitted(self, job: Raw, names: Iterable[str]) -> int:
-        """Return how many of these nodes some version of an edited selection does not choose.
+    def find_omitted(self, job: Raw, names: Iterable[str]) -> set[str]:
+        """Return those of these nodes that some version of an edited selection does not choose.
 
         After an edit, one that leaves by a label or a taint does not count either.
         """
         specs = list(self._oracle.completion.specs[job["metadata"]["uid"]].values())
         if all(intent.selection(spec) == intent.selection(specs[0]) for spec in specs):
-            return 0
-        nodes = [self._world.server.get(NODES, name, "") for name in names]
-        return sum(
-            not all(intent.matches(spec, raw) for spec in specs)
-            or not intent.placement(job["spec"], raw).should_run
-            for raw in nodes
+            return set()
+        nodes = {name: self._world.server.get(NODES, name, "") for name in names}
+        return {
+            name
+            for name, raw in nodes.items()
             if raw is not None
-        )
+            if not all(intent.matches(spec, raw) for spec in specs)
+            or not intent.placement(job["spec"], raw).should_run
+        }
 
     def _is_of_another_time(self, job: Raw, run: PodRun, records: Raw) -> bool:
         """Return whether a node starts what ran before, or is back in the step of its turn.
@@ -359,7 +360,7 @@ class Turns:
             return True
         name = run.machine.name
         had_turn = "step" in (records.get(name) or {})
-        return had_turn and bool(self._count_omitted(job, [name]))
+        return had_turn and bool(self.find_omitted(job, [name]))
 
     def _was_away(self, job_uid: str, name: str) -> bool:
         """Return whether a node was away for as long as it may be, at some time."""
