@@ -355,6 +355,13 @@ def test_a_node_that_is_ready_after_complete_waits_for_no_step_that_was_made_sma
     assert "changed steps: after the end" in found.excused
 
 
+def test_the_script_of_a_check_has_less_time_once_the_user_gives_it_less():
+    """The time counts from the start of the check, and the step was approved before."""
+    found = simulate(generate_schedule(13_000_602_688))
+    assert not found.violations
+    assert "check scripts: approved" in found.excused
+
+
 def test_results_of_a_task_that_ends_after_a_reboot_are_kept():
     """Its log is read before its exit code counts, since the sandbox of before has ended."""
     assert not simulate(generate_schedule(10_000_002_333)).violations

@@ -6,6 +6,7 @@ What has run is what the pod on the machine was given, whatever the status says 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.changed_steps import SOAK_TOLERANCE_SECONDS, progress_of
@@ -45,8 +46,8 @@ class CheckScripts:
         self._oracle = oracle
         # By the UIDs of the Job that has the check, and of a node: when a script passed, and which.
         self._passed: dict[tuple[str, str], list[tuple[float, str]]] = {}
-        # By the UID of a Job: when its spec was changed last.
-        self._changed_at: dict[str, float] = {}
+        # By the UID of a Job and the number of a step: when its check or its soak was changed last.
+        self._changed_at: dict[tuple[str, int], float] = {}
 
     def task_succeeds(self, run: PodRun) -> None:
         """Note that what a part of a run has on a node has ended with 0."""
@@ -59,8 +60,9 @@ class CheckScripts:
     def job_written(self, old: Raw | None, new: Raw) -> None:
         """Judge that a step has ended."""
         uid, was, now = new["metadata"]["uid"], progress_of(old or {}), progress_of(new)
-        if old is None or old["spec"] != new["spec"]:
-            self._changed_at[uid] = self._world.loop.moment
+        if old is not None:
+            for number in _changed_steps(_steps(old), _steps(new)):
+                self._changed_at[uid, number] = self._world.loop.moment
         number, is_same = was.get("step", 1), was.get("revision") == now.get("revision")
         if not was or not is_same or now.get("step", 1) <= number:
             return
@@ -91,11 +93,11 @@ class CheckScripts:
 
     def _has_had_its_time(self, job: Raw, number: int) -> bool:
         """Return whether a script may have been at work for as long as it may be."""
-        uid, steps = job["metadata"]["uid"], (rollout_of(job) or {}).get("steps") or ()
+        uid, steps = job["metadata"]["uid"], _steps(job)
         check = (steps[number - 1].get("check") or {}) if number <= len(steps) else {}
         since = [self._completed_at(uid, *each) for each in self._members(job, number).items()]
         known = [at for at in since if at is not None]
-        due_at = max([self._changed_at.get(uid, 0.0), *known])
+        due_at = max([self._changed_at.get((uid, number), 0.0), *known])
         waited = self._world.loop.moment - due_at
         allowed: int = check.get("timeoutSeconds", 0)
         return waited > allowed - SOAK_TOLERANCE_SECONDS
@@ -119,3 +121,26 @@ class CheckScripts:
             return None
         entered = self._oracle.evidence.entered.get((job_uid, name))
         return -math.inf if entered is None else entered[2]
+
+
+def _steps(job: Raw) -> Sequence[Raw]:
+    return (rollout_of(job) or {}).get("steps") or ()
+
+
+def _changed_steps(before: Sequence[Raw], after: Sequence[Raw]) -> list[int]:
+    """Return the numbers of the steps whose checks have all of their time once more.
+
+    A check is changed, or a soak comes before it that was not there. Another time for a check makes
+    no other check of it (guarantees.md, Rollouts).
+    """
+    return [
+        number
+        for number, step in enumerate(after, 1)
+        if number > len(before)
+        or _without_time(step) != _without_time(before[number - 1])
+        or step.get("soakSeconds", 0) > before[number - 1].get("soakSeconds", 0)
+    ]
+
+
+def _without_time(step: Raw) -> Raw:
+    return {**(step.get("check") or {}), "timeoutSeconds": 0}
