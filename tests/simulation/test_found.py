@@ -334,6 +334,10 @@ def test_a_node_whose_labels_left_before_its_pod_was_seen_stays_completed():
     assert not simulate(generate_schedule(7_621_445)).violations
 
 
+def test_a_node_that_was_registered_again_at_work_counts_for_its_step():
+    assert not simulate(generate_schedule(7_714_352)).violations
+
+
 def test_a_rerun_of_a_node_that_was_registered_again_is_not_lost():
     """The report cannot be written, and has the record of the former node of that name."""
     assert not simulate(generate_schedule(10_000_004_189)).violations

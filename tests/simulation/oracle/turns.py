@@ -421,8 +421,8 @@ def _zone(node: Raw) -> str:
 def _had_turn(record: Raw) -> bool:
     """Return whether a node that has started had its turn in this step, or in an earlier one."""
     # One that a request has run again keeps its step, and waits for a place (guarantees.md,
-    # Rollouts).
-    keeps_step = record.get("state") == "Removed" or "observedRerun" in record
+    # Rollouts). So does one whose Node was registered again while its task was at work.
+    keeps_step = record.get("state") in {"Removed", "Completed"} or "observedRerun" in record
     return "turnAt" in record or "setAsideAt" in record or ("step" in record and keeps_step)
 
 
