@@ -48,7 +48,7 @@ _WORDS: Final = (
         f"the task may need more rights: {_ON_THE_NODE}",
     ),
 )
-# The texts of so many failed nodes are searched, each time that a screen is made.
+# The hint is searched for in the texts of at most this many failed nodes, for each screen.
 NODES_LIMIT: Final = 100
 _HINTS: Final = tuple((re.compile(pattern), hint) for pattern, hint in _WORDS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -41,7 +41,8 @@ from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
 from job_controller.core.state.desired_count import find_selections
-from job_controller.core.state.due_again import mark_left, stamp
+from job_controller.core.state.due_again import has_left, stamp
+from job_controller.core.state.left_nodes import find_chosen
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -97,11 +98,12 @@ def next_report_statuses(
     records = with_turns(snapshot, _next_records(snapshot, counts), rollout, now)
     records = keep_failures(reports, records)
     records = _without_deleted_nodes(snapshot, records)
+    first = snapshot.first_report
     if job_status.phase not in FINAL_PHASES:
         records = {
             name: record
             for name, record in records.items()
-            if _is_informative(record) or _is_chosen_by_a_change(snapshot, record)
+            if _is_informative(record) or _is_chosen_by_a_change(first, record)
         }
     spec = snapshot.job.spec
     shares = assign_to_shards(reports, records, nodes_per_shard(spec))
@@ -109,7 +111,6 @@ def next_report_statuses(
         share = shares[report.shard]
         shares[report.shard] = fit_record_texts(report, share, has_results=bool(spec.results))
         records.update(shares[report.shard])
-    first = snapshot.first_report
     before = first.status if first is not None else ReportStatus()
     summary = _summary(snapshot.job, job_status, before)
     summary = with_history(before, summary, snapshot.job, job_status, now)
@@ -184,13 +185,12 @@ def _is_informative(record: NodeRecord) -> bool:
     )
 
 
-def _is_chosen_by_a_change(snapshot: Snapshot, record: NodeRecord) -> bool:
+def _is_chosen_by_a_change(first: JobReport | None, record: NodeRecord) -> bool:
     """Return whether a change of the Job's selection has chosen the node, for policy Continuous.
 
     If that change is undone, and the node completed unseen, only its record says which selection
     had chosen it: see `find_completed_others`.
     """
-    first = snapshot.first_report
     known = "" if first is None else first.selection_hash
     return bool(known) and record.selection not in {"", known}
 
@@ -200,7 +200,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     records, retry = merge_records(snapshot), snapshot.job.retry_request
     records.update(_completed_without_pod(snapshot, counts, records))
     others = counts.completed_unselected | counts.completed_without_pod
-    records.update(mark_left(snapshot, records, others))
+    records.update(_mark_left(snapshot, records, others))
     records.update(_left_since(snapshot, records))
     recorded = reports_api.merge_records(snapshot.reports)
     ledger = merge_evidence(snapshot)
@@ -267,6 +267,35 @@ def _completed_without_pod(
         chosen_by = chosen.get(name, "")
         found[name] = stamp(snapshot.job, name, completed, known, chosen_by=chosen_by)
     return found
+
+
+def _mark_left(
+    snapshot: Snapshot, records: Mapping[str, NodeRecord], names: Iterable[str]
+) -> dict[str, NodeRecord]:
+    """Return the new records of completed nodes whose labels took them out of the selection.
+
+    `names` are completed nodes without a pod. A taint may keep it off, or it may be about to come.
+    The labels of a node in the cache may not have matched while it had its pod. Then they may be
+    newer than the cache, and have brought it in. It has left only if that pod is gone, no other one
+    follows, and the DaemonSet controller has counted as many nodes as match by the cache.
+    """
+    daemon_set = snapshot.owned_daemon_set
+    if not snapshot.job.spec.is_continuous or daemon_set is None:
+        return {}
+    left = [
+        name
+        for name in names
+        if name in records
+        and not has_left(records[name])
+        and not snapshot.affinity.matches(name, snapshot.nodes[name].labels)
+    ]
+    known = snapshot.view.records
+    doubtful = {name for name in left if not records[name].selection and name in known}
+    chosen = find_chosen(snapshot, snapshot.nodes) if doubtful else ()
+    if doubtful and daemon_set.is_observed and daemon_set.desired == len(chosen):
+        doubtful &= {pod.node_name for pod in snapshot.pods}
+    left = [name for name in left if name not in doubtful]
+    return {name: replace(records[name], reason=NodeReason.LEFT_SELECTION) for name in left}
 
 
 def _removed(snapshot: Snapshot, name: str, record: NodeRecord, message: str) -> NodeRecord:

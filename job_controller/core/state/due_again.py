@@ -10,7 +10,7 @@ nothing, since the same is found again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
@@ -148,43 +148,6 @@ def stamp(
         rerun=job.rerun.id if job.rerun.names(name) else observed,
         # A late write can still bring the evidence of one of them back.
         earlier_pods=earlier,
-    )
-
-
-def mark_left(
-    snapshot: Snapshot, records: Mapping[str, NodeRecord], names: Iterable[str]
-) -> dict[str, NodeRecord]:
-    """Return the new records of completed nodes whose labels took them out of the selection.
-
-    `names` are completed nodes without a pod. A taint may keep it off, or it may be about to come.
-    The labels of a node in the cache may not have matched while it had its pod. Then they may be
-    newer than the cache, and have brought it in. It has left only if that pod is gone, no other one
-    follows, and the DaemonSet controller has counted as many nodes as match by the cache.
-    """
-    daemon_set = snapshot.owned_daemon_set
-    if not snapshot.job.spec.is_continuous or daemon_set is None:
-        return {}
-    left = [
-        name
-        for name in names
-        if name in records
-        and not has_left(records[name])
-        and not snapshot.affinity.matches(name, snapshot.nodes[name].labels)
-    ]
-    known = snapshot.view.records
-    doubtful = {name for name in left if not records[name].selection and name in known}
-    if doubtful and daemon_set.is_observed and daemon_set.desired == _count_chosen(snapshot):
-        doubtful &= {pod.node_name for pod in snapshot.pods}
-    left = [name for name in left if name not in doubtful]
-    return {name: replace(records[name], reason=NodeReason.LEFT_SELECTION) for name in left}
-
-
-def _count_chosen(snapshot: Snapshot) -> int:
-    """Return how many nodes the DaemonSet chooses, by labels and taints in the cache."""
-    affinity, tolerations = snapshot.affinity, snapshot.tolerations
-    return sum(
-        not tolerations.untolerated(node.taints) and affinity.matches(name, node.labels)
-        for name, node in snapshot.nodes.items()
     )
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from daemonset_job.api.names import ANNOTATION_SCRIPT
 from tests.simulation.oracle.changed_steps import SOAK_TOLERANCE_SECONDS, progress_of
 from tests.simulation.oracle.facts import rollout_of
 from tests.simulation.oracle.invariant import Invariant
@@ -34,7 +35,6 @@ INVARIANTS = (
     ),
 )
 
-_SCRIPT = "daemonset.darkowlzz.space/script"
 _FIRST_LINE = "#!/bin/sh\n"
 
 
@@ -52,7 +52,7 @@ class CheckScripts:
     def task_succeeds(self, run: PodRun) -> None:
         """Note that what a part of a run has on a node has ended with 0."""
         owner = self._oracle.owners.get(self._oracle.job_of.get(run.pod_uid, ""))
-        script = (run.raw["metadata"].get("annotations") or {}).get(_SCRIPT, "")
+        script = (run.raw["metadata"].get("annotations") or {}).get(ANNOTATION_SCRIPT, "")
         if owner is not None and script and not run.is_forged:
             found = self._world.loop.moment, script.removeprefix(_FIRST_LINE)
             self._passed.setdefault((owner, run.machine.uid), []).append(found)
@@ -77,8 +77,7 @@ class CheckScripts:
 
     def _find_unchecked(self, job: Raw, spec: Raw, number: int) -> list[str]:
         """Return the completed nodes of a step on which the script of a spec has not passed."""
-        steps = (rollout_of({"spec": spec}) or {}).get("steps") or ()
-        check = (steps[number - 1].get("check") or {}) if number <= len(steps) else {}
+        check = _check({"spec": spec}, number)
         if "script" not in check:
             return []
         text, uid = check["script"]["script"], job["metadata"]["uid"]
@@ -93,13 +92,12 @@ class CheckScripts:
 
     def _has_had_its_time(self, job: Raw, number: int) -> bool:
         """Return whether a script may have been at work for as long as it may be."""
-        uid, steps = job["metadata"]["uid"], _steps(job)
-        check = (steps[number - 1].get("check") or {}) if number <= len(steps) else {}
+        uid = job["metadata"]["uid"]
         since = [self._completed_at(uid, *each) for each in self._members(job, number).items()]
         known = [at for at in since if at is not None]
         due_at = max([self._changed_at.get((uid, number), 0.0), *known])
         waited = self._world.loop.moment - due_at
-        allowed: int = check.get("timeoutSeconds", 0)
+        allowed: int = _check(job, number).get("timeoutSeconds", 0)
         return waited > allowed - SOAK_TOLERANCE_SECONDS
 
     def _members(self, job: Raw, number: int) -> dict[str, Raw]:
@@ -125,6 +123,12 @@ class CheckScripts:
 
 def _steps(job: Raw) -> Sequence[Raw]:
     return (rollout_of(job) or {}).get("steps") or ()
+
+
+def _check(job: Raw, number: int) -> Raw:
+    """Return the check of a step, empty for none."""
+    step = dict(enumerate(_steps(job), 1)).get(number) or {}
+    return step.get("check") or {}
 
 
 def _changed_steps(before: Sequence[Raw], after: Sequence[Raw]) -> list[int]:

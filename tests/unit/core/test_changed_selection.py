@@ -107,40 +107,32 @@ def test_a_node_that_left_is_on_record_before_the_daemon_set_knows_it() -> None:
     assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") == "LeftSelection"
 
 
-def test_a_node_that_a_late_cache_has_not_seen_join_has_not_left() -> None:
-    """Its labels brought it in, and the cache of nodes does not have that yet."""
-    cluster = standing("a", "b", completed=("b",))
-    change(cluster, nodes=UNCONFIGURED)
-    a = cluster.nodes["a"]
-    cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
-    run(cluster)
-    cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
-    run(cluster)
-    assert completed(cluster) == (2, 2)
-    # Its pod is replaced, since the task has ended.
-    pods, cluster.pods = cluster.pods, [pod for pod in cluster.pods if pod.node_name == "b"]
-    run(cluster)
-    assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") != "LeftSelection"
-    cluster.nodes["a"], cluster.pods = a, pods
-    run(cluster)
-    assert completed(cluster) == (2, 2)
-
-
-def begun_after_it_left() -> SampleCluster:
+def begun_unseen() -> SampleCluster:
     """Return a run whose node a completes, and was first recorded with labels that do not match."""
     cluster = standing("a", "b", completed=("b",))
     change(cluster, nodes=UNCONFIGURED)
     cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
-    cluster.pods = [pod for pod in cluster.pods if pod.node_name == "b"]
-    cluster.pods.append(make_pod("a", revision=cluster.job.revision))
     run(cluster)
     cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
     run(cluster)
     return cluster
 
 
+def test_a_node_that_a_late_cache_has_not_seen_join_has_not_left() -> None:
+    """Its labels brought it in, and the cache of nodes does not have that yet."""
+    cluster = begun_unseen()
+    assert completed(cluster) == (2, 2)
+    # Its pod is replaced, since the task has ended.
+    pods, cluster.pods = cluster.pods, [pod for pod in cluster.pods if pod.node_name == "b"]
+    run(cluster)
+    assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") != "LeftSelection"
+    cluster.nodes["a"], cluster.pods = replace(cluster.nodes["a"], labels={}), pods
+    run(cluster)
+    assert completed(cluster) == (2, 2)
+
+
 def test_a_node_that_left_before_its_first_record_is_due_when_it_is_back() -> None:
-    cluster = begun_after_it_left()
+    cluster = begun_unseen()
     leave(cluster)
     run(cluster)
     assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") == "LeftSelection"
@@ -154,7 +146,7 @@ def test_a_node_that_left_before_its_first_record_is_due_when_it_is_back() -> No
 
 def test_a_node_whose_pod_is_followed_by_another_has_not_left() -> None:
     """The count of the DaemonSet controller may be older, and equal by chance."""
-    cluster = begun_after_it_left()
+    cluster = begun_unseen()
     leave(cluster)
     cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
     run(cluster)
@@ -224,12 +216,7 @@ def joined_unseen() -> SampleCluster:
 
     Its pod is gone, and the DaemonSet controller does not count it.
     """
-    cluster = standing("a", "b", completed=("b",))
-    change(cluster, nodes=UNCONFIGURED)
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
-    run(cluster)
-    cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
-    run(cluster)
+    cluster = begun_unseen()
     leave(cluster)
     run(cluster)
     assert completed(cluster) == (2, 2)

@@ -62,17 +62,22 @@ def test_a_node_may_have_begun_whose_gate_was_removed_by_a_controller_that_ended
     assert "its nodes have left: a" in world.condition("Suspended")[2]
 
 
-def test_the_record_has_the_next_pod_of_a_node_before_its_gate_is_removed():
-    world = RolloutWorld(*NODES, rollout=CANARY, failure_policy=WITHIN_ONE)
+def find_no_room(world: RolloutWorld) -> None:
+    """Have node a get its turn, and the scheduler find no room for its pod."""
     while not world.started:
         world.step()
     world.seen = timedelta(seconds=5)
-    # The scheduler finds no room for its pod, which is deleted. The next one waits at the gate.
     full = {"unschedulable_message": "0/4 nodes are available", "is_scheduled": False}
     world.put(make_pod("a", uid="pod-a-1", state="", **full))
     world.step(2)
+
+
+def test_the_record_has_the_next_pod_of_a_node_before_its_gate_is_removed():
+    world = RolloutWorld(*NODES, rollout=CANARY, failure_policy=WITHIN_ONE)
+    find_no_room(world)
     states = world.cluster.report_status["nodeStates"]
     assert states["a"]["reason"] == "Unschedulable"
+    # That pod is deleted. The next one waits at the gate.
     world.put(gated_pod("a", serial=2))
     world.limit = 1
     for _ in range(10):
@@ -91,12 +96,7 @@ def test_the_record_has_the_next_pod_of_a_node_before_its_gate_is_removed():
 def test_a_node_that_had_no_room_and_is_back_has_no_turn_beside_the_one_in_its_place(taint):
     """The DaemonSet controller, which may be away, has counted it all the time."""
     world = RolloutWorld(*NODES, rollout=CANARY)
-    while not world.started:
-        world.step()
-    world.seen = timedelta(seconds=5)
-    full = {"unschedulable_message": "0/4 nodes are available", "is_scheduled": False}
-    world.put(make_pod("a", uid="pod-a-1", state="", **full))
-    world.step(2)
+    find_no_room(world)
     node = world.cluster.nodes["a"]
     is_ready = taint is not NOT_READY
     world.cluster.nodes["a"] = replace(node, taints=(taint,), ready=is_ready)
