@@ -338,6 +338,16 @@ def test_a_node_that_was_registered_again_at_work_counts_for_its_step():
     assert not simulate(generate_schedule(7_714_352)).violations
 
 
+def test_a_pod_that_was_deleted_for_a_correction_and_started_nothing_holds_nothing_up():
+    """Its node is not Ready: the run completes without it in the write that ends its record."""
+    assert not simulate(generate_schedule(7_719_317)).violations
+
+
+def test_the_time_of_a_node_goes_on_in_its_next_pod():
+    """So a retry may delete a pod that is younger than nodeDeadlineSeconds."""
+    assert not simulate(generate_schedule(7_726_273)).violations
+
+
 def test_a_rerun_of_a_node_that_was_registered_again_is_not_lost():
     """The report cannot be written, and has the record of the former node of that name."""
     assert not simulate(generate_schedule(10_000_004_189)).violations

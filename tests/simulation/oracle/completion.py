@@ -143,7 +143,9 @@ class Completion:
         uid = job["metadata"]["uid"]
         if uid in self.claims and not is_continuous(job):
             return
-        view = self.claims[uid] = self.views[uid]
+        view = self.views[uid]
+        begun = view.begun - self.oracle.started_nodes.not_begun_after_all(uid)
+        view = self.claims[uid] = replace(view, begun=begun)
         lacking = self._lacking("complete", job, view)
         failed = {
             node

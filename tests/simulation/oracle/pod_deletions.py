@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.oracle.facts import find_job, rollout_of
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states
+from tests.simulation.oracle.timeouts import TOLERANCE_SECONDS
 from tests.simulation.pod_status import task_status
 from tests.simulation.server import NODES, Raw
 
@@ -115,11 +116,14 @@ def _is_retry_drawn(world: World) -> bool:
 def _may_be_late(world: World, pod: Raw, job_uid: str) -> bool:
     """Return whether the time of the node may be over: a failure, also if it is not written.
 
-    It begins with the start of the task at the earliest, and that after the creation of the pod.
+    It begins when the first pod of the current try is taken up, and goes on in the next ones.
     """
     seconds = world.oracle.completion.newest(job_uid).get("nodeDeadlineSeconds")
-    age = world.loop.moment - world.oracle.born[pod["metadata"]["uid"]]
-    return seconds is not None and age >= seconds
+    machine = world.machines.get(pod["spec"]["meant_for"])
+    if seconds is None or machine is None:
+        return False
+    taken_up = world.oracle.timeouts.taken_up_at((job_uid, machine.uid))
+    return world.loop.moment - taken_up >= seconds - TOLERANCE_SECONDS
 
 
 def _holds_rollback(world: World, pod: Raw, job_uid: str) -> bool:

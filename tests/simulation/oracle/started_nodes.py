@@ -5,7 +5,8 @@ sees everything late cannot know of a task whose pod went at once. So a node cou
 that its start is on record, and at the latest KNOWN_SECONDS after the start of its task. The latter
 holds only if the controller was not disturbed within that time. A node that is only recorded as
 unreachable, or failed before its task has started, counts as long as that is on record. So does one
-whose pod is deleted to take the start of the run back.
+whose pod is deleted to take the start of the run back. What takes that off the record may complete
+the run without the node, if no task has started there.
 
 For policy Continuous, a start in a pod of an earlier revision counts only once the ledger has had
 the node, however late it is. A start that is on record for the newest revision counts also if there
@@ -37,6 +38,8 @@ class StartedNodes:
     known: dict[tuple[str, str], float] = field(default_factory=dict)
     # Of nodes whose start is not on record: since when what counts for it is, and in which report.
     recorded: dict[tuple[str, str], tuple[float, str]] = field(default_factory=dict)
+    # Nodes of these whose pod is deleted to take the start of the run back.
+    taken_back: set[tuple[str, str]] = field(default_factory=set)
     # The revision of the pod in which it last started, by the same.
     started: dict[tuple[str, str], str] = field(default_factory=dict)
     # The revision of the start that is on record, by the same.
@@ -85,6 +88,7 @@ class StartedNodes:
             elif is_marked or record.get("state") in {"Active", "Unreachable", "Failed"}:
                 now_recorded.add(key)
                 self.recorded.setdefault(key, (now, where))
+                (self.taken_back.add if is_marked else self.taken_back.discard)(key)
         for key, (_, found) in list(self.recorded.items()):
             if key[0] == job_uid and found == where and key not in now_recorded:
                 del self.recorded[key]
@@ -94,6 +98,14 @@ class StartedNodes:
         for found in (self.known, self.recorded):
             for key in [key for key in found if key[0] == job_uid]:
                 del found[key]
+
+    def not_begun_after_all(self, job_uid: str) -> frozenset[str]:
+        """Return the UIDs of nodes whose pod was deleted to take a start back, and has ended.
+
+        No task has started on them, and no record says any longer that one may have.
+        """
+        rest = self.taken_back - self.recorded.keys() - self.known.keys() - self.started.keys()
+        return frozenset(node for job, node in rest if job == job_uid)
 
     def until(self, job_uid: str, moment: float) -> frozenset[str]:
         """Return the UIDs of the nodes that had begun a Job's work before a moment."""

@@ -190,7 +190,7 @@ class Timeouts:
         elif reason == "DeadlineExceeded":
             specs = self.oracle.completion.known(job_uid, self.world.seen_until[job_uid])
             seconds = min(float(spec.get("nodeDeadlineSeconds") or 0) for spec in specs)
-            since = self._taken_up(key)
+            since = self.taken_up_at(key)
             # A program that has not seen the new node yet takes its pod for the old one's.
             since = min(since, self._pod_taken_up(job_uid, record.get("podUID")))
         elif reason in BY_TIME and not any(h in str(record.get("message")) for h in HOPELESS):
@@ -206,7 +206,7 @@ class Timeouts:
             words = f"{node} is called {record.get('state')} ({reason}) after {now - since:.1f} s"
             self.oracle.violate("too early", f"{words} and not {seconds:g} s{self.skews()}")
 
-    def _taken_up(self, key: tuple[str, str]) -> float:
+    def taken_up_at(self, key: tuple[str, str]) -> float:
         """Return when the first pod of the current try was taken up, now for none."""
         return min(self.taken_up.get(key, {}).values(), default=self.world.loop.moment)
 
@@ -238,7 +238,7 @@ class Timeouts:
         seconds = spec.get("nodeDeadlineSeconds")
         return seconds is not None and any(
             not self.oracle.is_entered(job_uid, machine.name, machine.uid)
-            and now - self._taken_up((job_uid, machine.uid)) >= seconds - TOLERANCE_SECONDS
+            and now - self.taken_up_at((job_uid, machine.uid)) >= seconds - TOLERANCE_SECONDS
             for machine in self.world.machines.values()
         )
 
