@@ -123,7 +123,7 @@ def _may_be_late(world: World, pod: Raw, job_uid: str) -> bool:
     if seconds is None or machine is None:
         return False
     taken_up = world.oracle.timeouts.taken_up_at((job_uid, machine.uid))
-    return world.loop.moment - taken_up >= seconds - TOLERANCE_SECONDS
+    return bool(world.loop.moment - taken_up >= seconds - TOLERANCE_SECONDS)
 
 
 def _holds_rollback(world: World, pod: Raw, job_uid: str) -> bool:
