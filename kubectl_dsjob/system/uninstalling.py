@@ -191,7 +191,7 @@ async def _dry_run(
             client, resource_of(manifest), metadata["name"], metadata.get("namespace")
         ):
             lines.append(f"{title(manifest)} would be deleted")
-    return Answer("\n".join(lines), f"{len(lines)} objects would be deleted (dry run)")
+    return Answer("\n".join(lines), f"{_count(lines, 'object')} would be deleted (dry run)")
 
 
 async def _left(client: KubeClient) -> str:
@@ -205,11 +205,13 @@ async def _left_objects(client: KubeClient) -> str:
     if not await _exists(client, CRDS, f"{JOB_REPORTS.plural}.{JOB_REPORTS.group}", None):
         return "Nothing is left."
     reports, jobs = await _list(client, JOB_REPORTS), await _list(client, JOBS)
-    text = f"Left are the CRDs and {len(reports)} reports. They go with --delete-reports."
+    text = f"Left are the CRDs and {_count(reports, 'report')}. They go with --delete-reports."
     if jobs:
-        text += f" {len(jobs)} Jobs are left without a controller: their pods run until deleted."
+        left = f"{_count(jobs, 'Job')} {'is' if len(jobs) == 1 else 'are'}"
+        text += f" {left} left without a controller: pods run until they are deleted."
     if schedules := await _list(client, SCHEDULED_JOBS):
-        text += f" {len(schedules)} ScheduledJobs start nothing until a controller is installed."
+        start = f"{_count(schedules, 'ScheduledJob')} start{'s' if len(schedules) == 1 else ''}"
+        text += f" {start} nothing until a controller is installed."
     return text
 
 
@@ -237,9 +239,13 @@ def _has_jobs(schedules: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]
         "Wait until they have ended, delete them with --delete-jobs, or leave them without a "
         "controller with --keep-jobs."
     )
-    found = [f"{len(jobs)} Jobs: {_names(jobs)}"] if jobs else []
-    found += [f"{len(schedules)} ScheduledJobs: {_names(schedules)}"] if schedules else []
-    return CliError(f"there are {'; and '.join(found)}", way)
+    found = [f"{_count(jobs, 'Job')}: {_names(jobs)}"] if jobs else []
+    found += [f"{_count(schedules, 'ScheduledJob')}: {_names(schedules)}"] if schedules else []
+    return CliError(f"the cluster has {'; and '.join(found)}", way)
+
+
+def _count(objects: Sequence[object], kind: str) -> str:
+    return f"{len(objects)} {kind}{'' if len(objects) == 1 else 's'}"
 
 
 def _names(objects: Sequence[dict[str, Any]]) -> str:

@@ -391,7 +391,7 @@ def test_uninstall_leaves_nothing_but_reports_and_works_twice(installed):
     assert f"Deployment {CONTROLLER} would be deleted" in dry.stdout
     done = call(installed, "uninstall")
     assert done.returncode == 0, done
-    assert "1 reports" in done.stderr
+    assert "1 report." in done.stderr
     assert "ClusterRole daemonset-job-view stays" in done.stderr
     crds = "customresourcedefinition.apiextensions.k8s.io/"
     assert {name for name in names(installed) if not name.startswith(crds)} == {
@@ -430,7 +430,7 @@ def test_jobs_are_deleted_only_when_that_is_asked_for(installed):
     assert done.returncode == 2
     done = call(installed, "uninstall", "--keep-jobs")
     assert done.returncode == 0, done
-    assert "1 Jobs are left without a controller" in done.stderr
+    assert "1 Job is left without a controller" in done.stderr
     assert installed.get("dsj", "runs", "default")
     done = call(installed, "uninstall", "--delete-jobs")
     assert done.returncode == 0, done
