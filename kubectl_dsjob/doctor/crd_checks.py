@@ -19,7 +19,7 @@ _FIELDS_SHOWN: Final = 3
 
 
 async def check_crds(client: KubeClient, namespace: str) -> list[Finding]:
-    """Return what there is to say about both CRDs."""
+    """Return what there is to say about each CRD."""
     found = []
     for expected in crds():
         name = expected["metadata"]["name"]
@@ -36,14 +36,8 @@ async def check_crds(client: KubeClient, namespace: str) -> list[Finding]:
 def compare(there: Mapping[str, Any], expected: Mapping[str, Any]) -> list[Finding]:
     """Return what there is to say about a CRD of the cluster. Pure."""
     name = there["metadata"]["name"]
-    conditions = (there.get("status") or {}).get("conditions") or ()
-    established: dict[str, Any] = next(
-        (c for c in conditions if c.get("type") == "Established"), {}
-    )
-    if established.get("status") != "True":
-        text = f"{name} is not established: {established.get('message') or 'not yet'}"
-        way = f"kubectl describe crd {name}{CLUSTER}; another CRD may have the same names."
-        return [Finding(Area.CRDS, Level.PROBLEM, text, way)]
+    if broken := _find_fault(there, expected):
+        return [Finding(Area.CRDS, Level.PROBLEM, f"{name} {broken[0]}", broken[1])]
     changes = compare_crds(there, expected)
     label = (there["metadata"].get("labels") or {}).get(VERSION_LABEL)
     which = f" (version {label})" if label else ""
@@ -64,6 +58,31 @@ def compare(there: Mapping[str, Any], expected: Mapping[str, Any]) -> list[Findi
 
 
 _WAY_OLD: Final = f"Upgrade the system: kubectl dsjob upgrade{CLUSTER}"
+
+
+def _find_fault(there: Mapping[str, Any], expected: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return what keeps a CRD from its work whatever its fields are, and the way out."""
+    if there["metadata"].get("deletionTimestamp"):
+        way = "Once all of its objects are gone, install the system again: kubectl dsjob install"
+        return "is being deleted, with all of its objects", way + CLUSTER
+    conditions = (there.get("status") or {}).get("conditions") or ()
+    kinds: dict[str, Any] = {each.get("type"): each for each in conditions}
+    established = kinds.get("Established") or {}
+    if established.get("status") != "True":
+        way = f"kubectl describe crd {there['metadata']['name']}{CLUSTER}"
+        way += "; another CRD may have the same names."
+        return f"is not established: {established.get('message') or 'not yet'}", way
+    known = {each.get("name"): each for each in there["spec"].get("versions") or ()}
+    for wanted in expected["spec"]["versions"]:
+        name = wanted["name"]
+        if (found := known.get(name)) is None:
+            continue
+        if not found.get("served"):
+            return f"does not serve version {name}, so no program can read it", _WAY_OLD
+        lacks = set(wanted.get("subresources") or ()) - set(found.get("subresources") or ())
+        if lacks:
+            return f"lacks the subresource {', '.join(sorted(lacks))} of version {name}", _WAY_OLD
+    return None
 
 
 async def _by_a_list(client: KubeClient, name: str, namespace: str) -> Finding:

@@ -72,7 +72,8 @@ def format_findings(findings: Sequence[Finding]) -> str:
     unknown = sum(each.level == Level.UNKNOWN for each in findings)
     end = {0: "No problem found", 1: "1 problem found"}.get(count, f"{count} problems found")
     if unknown:
-        end += f"; {unknown} checks need rights that you do not have"
+        checks = "1 check needs" if unknown == 1 else f"{unknown} checks need"
+        end += f"; {checks} rights that you do not have"
     return "\n".join([*lines, f"{end}."])
 
 

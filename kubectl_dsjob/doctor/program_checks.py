@@ -24,7 +24,7 @@ from kubectl_dsjob.system.installed import (
 )
 from kubectl_dsjob.system.render import version
 from kubectl_dsjob.system.resources import DEPLOYMENTS
-from kubectl_dsjob.system.rollout import pod_selector, waiting_reason
+from kubectl_dsjob.system.rollout import Cause, find_cause, pod_selector
 from kubectl_dsjob.tables import duration
 
 _PODS_LIMIT: Final = 20
@@ -49,12 +49,33 @@ async def check_programs(client: KubeClient, namespace: str, now: datetime) -> l
             selector = pod_selector(deployment)
             pods = await read_all(client, Selection(PODS, namespace, selector), _PODS_LIMIT)
             found.append(judge_deployment(deployment, () if isinstance(pods, Missing) else pods[0]))
+    found += judge_terminator(deployments, namespace)
     for name, deployment in zip((CONTROLLER, TERMINATOR), deployments, strict=True):
         lease = await read(client, LEASES, name, namespace)
         # Without a Deployment of its own, the terminator is in the pods of the controller.
         selector = LABELS if isinstance(deployment, Missing) else pod_selector(deployment)
         found += [judge_lease(lease, name, namespace, now, selector)]
     return [*found, await _components(client, namespace)]
+
+
+def judge_terminator(
+    deployments: Sequence[Mapping[str, Any] | Missing], namespace: str
+) -> list[Finding]:
+    """Return a finding if none of the Deployments that exist has a terminator. Pure.
+
+    It is in the controller's, unless the system is split.
+    """
+    containers = [
+        container.get("name")
+        for each in deployments
+        if not isinstance(each, Missing)
+        for container in each["spec"]["template"]["spec"]["containers"]
+    ]
+    if Missing.FORBIDDEN in deployments or TERMINATOR.rpartition("-")[2] in containers:
+        return []
+    text = f"no Deployment in namespace {namespace} has a terminator: {_WORK[TERMINATOR]}"
+    way = f"Apply the manifests again: kubectl dsjob upgrade{CLUSTER}, or your kustomization."
+    return [Finding(Area.PROGRAMS, Level.PROBLEM, text, way)]
 
 
 def judge_deployment(deployment: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Finding:
@@ -72,24 +93,32 @@ def judge_deployment(deployment: Mapping[str, Any], pods: Sequence[Mapping[str, 
         text = f"{name} has 0 replicas, so there is no {who}: {work}"
         way = f"kubectl scale -n {namespace}{CLUSTER} deployment/{name} --replicas=1"
         return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
+    cause = find_cause(deployment, pods)
+    why, way = f": {cause.text}" if cause else "", _way_out(deployment, cause)
     if ready == 0:
-        text = f"{name}: no pod is ready, so {work}{_why(pods)}"
-        way = f"kubectl describe pods -n {namespace}{CLUSTER} -l {pod_selector(deployment)}"
+        text = f"{name}: no pod is ready, so {work}{why}"
         return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
-    text = f"{name} ({who}): {ready} of {replicas} pods are ready"
     found = describe(deployment, namespace).version
-    if found:
-        text += f", version {found}"
+    text = f"{name} ({who}): {ready} of {replicas} pods are ready"
+    text += f", version {found}" if found else ""
     if ready < replicas:
-        return Finding(Area.PROGRAMS, Level.NOTE, text + _why(pods))
-    if int(status.get("replicas") or 0) > ready:
+        return Finding(Area.PROGRAMS, Level.NOTE, text + why, way)
+    if int(status.get("replicas") or 0) > ready or (cause and cause.is_refused):
         # The pods of before the change go on until the newer ones are ready.
-        text += f"; a pod of a change is not ready{_why(pods)}"
-        way = f"kubectl describe pods -n {namespace}{CLUSTER} -l {pod_selector(deployment)}"
+        text += f"; a pod of a change is not ready{why}"
         return Finding(Area.PROGRAMS, Level.NOTE, text, way)
+    return _judge_version(text, found)
+
+
+def _judge_version(text: str, found: str) -> Finding:
+    """Return what there is to say about a program that is ready and has that version."""
     if is_older(found, version()):
         text += f"; this program is {version()}"
         return Finding(Area.PROGRAMS, Level.NOTE, text, f"kubectl dsjob upgrade{CLUSTER}")
+    if is_older(version(), found):
+        text += f"; this program is {version()}, and may misjudge it"
+        way = "Install the version of kubectl dsjob that the cluster has."
+        return Finding(Area.PROGRAMS, Level.NOTE, text, way)
     return Finding(Area.PROGRAMS, Level.OK, text)
 
 
@@ -133,6 +162,15 @@ async def _components(client: KubeClient, namespace: str) -> Finding:
     )
 
 
-def _why(pods: Sequence[Mapping[str, Any]]) -> str:
-    reason = waiting_reason(pods)
-    return f": {reason}" if reason else ""
+def _way_out(deployment: Mapping[str, Any], cause: Cause | None) -> str:
+    """Return what shows why pods are missing or not ready."""
+    namespace, selector = deployment["metadata"]["namespace"], pod_selector(deployment)
+    pods = f"kubectl describe pods -n {namespace}{CLUSTER} -l {selector}"
+    if cause is not None and cause.is_refused:
+        # There is no pod that could be described.
+        more = f"kubectl describe replicasets -n {namespace}{CLUSTER} -l {selector}"
+        return f"Correct what the message names; more: {more}"
+    if cause is not None and cause.pod:
+        log = f"kubectl logs -n {namespace}{CLUSTER} {cause.pod} -c {cause.container}"
+        return f"Its last lines say why: {log}; more: {pods}"
+    return pods

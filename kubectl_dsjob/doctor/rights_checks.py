@@ -44,7 +44,7 @@ class Right:
 
 
 async def check_system_rights(client: KubeClient, namespace: str) -> list[Finding]:
-    """Return which rights the programs lack; nothing if they are not installed, or are older."""
+    """Return which rights the programs lack; nothing if they are of another version, or missing."""
     deployment = await read(client, DEPLOYMENTS, CONTROLLER, namespace)
     if deployment is Missing.ABSENT:
         return []
@@ -55,7 +55,8 @@ async def check_system_rights(client: KubeClient, namespace: str) -> list[Findin
     )
     if isinstance(deployment, Missing):
         return [unknown]
-    if is_older(describe(deployment, namespace).version, version()):
+    found = describe(deployment, namespace).version
+    if is_older(found, version()) or is_older(version(), found):
         # The roles of this version are not those that they need.
         return []
     limit = asyncio.Semaphore(_AT_A_TIME)

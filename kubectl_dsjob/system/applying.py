@@ -20,7 +20,7 @@ from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.proposals import CLUSTER
 from kubectl_dsjob.system.kustomize import Manifest
 from kubectl_dsjob.system.resources import CRDS, DEPLOYMENTS, resource_of, title
-from kubectl_dsjob.system.rollout import is_rolled_out, pod_selector, waiting_reason
+from kubectl_dsjob.system.rollout import find_cause, is_rolled_out, pod_selector
 
 FIELD_MANAGER: Final = "kubectl-dsjob"
 _CRD_SECONDS: Final = 30.0
@@ -126,8 +126,8 @@ async def _late(client: KubeClient, deployment: Mapping[str, Any], limit: float)
         pods = (await client.list(PODS, namespace, label_selector=selector)).get("items") or ()
     except Forbidden:
         pods = ()
-    reason = waiting_reason(pods)
-    message = f"{name} is not ready after {limit:g} s" + (f": {reason}" if reason else "")
+    cause = find_cause(deployment, pods)
+    message = f"{name} is not ready after {limit:g} s" + (f": {cause.text}" if cause else "")
     way = (
         "All objects are applied. An image that cannot be pulled: repeat with --image-prefix. "
         f"Otherwise: kubectl describe pods -n {namespace}{CLUSTER} -l {selector}"

@@ -11,6 +11,8 @@ _PARTS: Final = re.compile(r"\d+")
 # What a schema says of a field beside its fields. Descriptions change nothing.
 _IGNORED: Final = frozenset({"description", "properties", "items", "additionalProperties"})
 _DEPTH_LIMIT: Final = 60
+# Stands for the path of the outermost schema, whose rules are about several fields.
+_WHOLE: Final = "the rules of the whole object"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,7 @@ def _fields(schema: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, 
     """Yield each field's path, and what the schema says of it."""
     if not isinstance(schema, Mapping) or depth > _DEPTH_LIMIT:
         return
-    if path:
-        yield path, {key: value for key, value in schema.items() if key not in _IGNORED}
+    yield path or _WHOLE, {key: value for key, value in schema.items() if key not in _IGNORED}
     for name, field in (schema.get("properties") or {}).items():
         yield from _fields(field, f"{path}.{name}" if path else name, depth + 1)
     for part in ("items", "additionalProperties"):

@@ -70,12 +70,13 @@ async def find_namespace(client: KubeClient, given: str) -> str:
     if NAMESPACE in found:
         return NAMESPACE
     for each in found:
-        if await _is_system_namespace(client, each):
+        if await is_system_namespace(client, each):
             return each
     return NAMESPACE
 
 
-async def _is_system_namespace(client: KubeClient, name: str) -> bool:
+async def is_system_namespace(client: KubeClient, name: str) -> bool:
+    """Return whether a namespace has the system's label; False if it may not be read."""
     try:
         return is_ours(await client.get(NAMESPACES, name))
     except (Forbidden, NotFound):

@@ -10,6 +10,7 @@ import pytest
 from daemonset_job.api import names
 from kubectl_dsjob.doctor import (
     crd_checks,
+    installation_checks,
     job_checks,
     policy_checks,
     program_checks,
@@ -98,6 +99,85 @@ def test_a_deployment_that_is_not_ready_says_why(status, words):
     assert words in found.message
 
 
+REFUSED = {
+    "type": "ReplicaFailure",
+    "status": "True",
+    "reason": "FailedCreate",
+    "message": 'pods "c-1" is forbidden: violates PodSecurity "restricted:latest"',
+}
+
+
+def test_pods_that_are_refused_are_named_with_the_words_of_the_api_server():
+    given = deployment(ready=0)
+    given["status"]["conditions"] = [REFUSED]
+    found = program_checks.judge_deployment(given, ())
+    assert found.level == Level.PROBLEM
+    assert 'violates PodSecurity "restricted:latest"' in found.message
+    assert "describe replicasets -n sys" in found.way_out
+    # The pod of before an upgrade is ready, and goes on.
+    given["status"]["readyReplicas"] = given["status"]["replicas"] = 1
+    found = program_checks.judge_deployment(given, ())
+    assert (found.level, "violates PodSecurity" in found.message) == (Level.NOTE, True)
+
+
+OOM = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "container", "words"),
+    [
+        (
+            "containerStatuses",
+            {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": OOM},
+            "container c: CrashLoopBackOff; it ended with exit code 137 (OOMKilled)",
+        ),
+        ("containerStatuses", {"state": OOM}, "container c: it ended with exit code 137"),
+        (
+            "initContainerStatuses",
+            {"state": {"waiting": {"reason": "ErrImagePull"}}},
+            "container c: ErrImagePull",
+        ),
+        (
+            "containerStatuses",
+            {"ready": False, "state": {"running": {}}},
+            "container c runs and is not ready",
+        ),
+    ],
+)
+def test_a_container_that_does_not_work_is_named_with_its_last_end(kind, container, words):
+    pod = {"metadata": {"name": "p"}, "status": {kind: [{"name": "c", **container}]}}
+    found = program_checks.judge_deployment(deployment(ready=0), [{"status": {}}, pod])
+    assert words in found.message
+    has_ended = "it ended" in words
+    assert ("kubectl logs -n sys{cluster} p -c c" in found.way_out) == has_ended
+
+
+def test_an_init_container_that_is_done_is_no_cause():
+    done = {"name": "i", "state": {"terminated": {"exitCode": 0}}}
+    found = program_checks.judge_deployment(
+        deployment(ready=0), [{"status": {"initContainerStatuses": [done]}}]
+    )
+    assert found.message.endswith("no node completes")
+
+
+def test_a_terminator_that_no_deployment_has_is_named():
+    split = deployment(containers=("controller",))
+    [found] = program_checks.judge_terminator([split, Missing.ABSENT], "sys")
+    assert (found.level, "no Deployment in namespace sys" in found.message) == (
+        Level.PROBLEM,
+        True,
+    )
+    other = deployment(containers=("terminator",))
+    for well in ([split, other], [deployment(), Missing.ABSENT], [split, Missing.FORBIDDEN]):
+        assert program_checks.judge_terminator(well, "sys") == []
+
+
+def test_programs_of_a_later_version_are_not_judged_by_the_roles_of_this_one():
+    found = program_checks.judge_deployment(deployment(tag="v99.0.0"), ())
+    assert found.level == Level.NOTE
+    assert found.way_out == "Install the version of kubectl dsjob that the cluster has."
+
+
 def test_an_earlier_version_and_fewer_pods_are_notes():
     assert program_checks.judge_deployment(deployment(), ()).level == Level.OK
     old = program_checks.judge_deployment(deployment(tag="v0.0.9"), ())
@@ -180,6 +260,75 @@ def crd(change=lambda properties: None, established="True"):
 def test_a_crd_is_compared_field_by_field(there, level, words):
     (found,) = crd_checks.compare(there, render.crds()[0])
     assert (found.level, words in found.message) == (level, True), found
+
+
+def without_rules(schema):
+    del schema["x-kubernetes-validations"]
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "words"),
+    [
+        (
+            lambda found: found["metadata"].update(deletionTimestamp=time(1)),
+            Level.PROBLEM,
+            "is being deleted",
+        ),
+        (
+            lambda found: found["spec"]["versions"][0].update(served=False),
+            Level.PROBLEM,
+            "does not serve version v1beta1",
+        ),
+        (
+            lambda found: found["spec"]["versions"][0].pop("subresources"),
+            Level.PROBLEM,
+            "lacks the subresource status",
+        ),
+        (
+            lambda found: without_rules(found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]),
+            Level.NOTE,
+            "differs from that of this program",
+        ),
+    ],
+)
+def test_a_crd_that_does_not_do_its_work_is_not_well(change, level, words):
+    there = crd()
+    change(there)
+    (found,) = crd_checks.compare(there, render.crds()[0])
+    assert (found.level, words in found.message) == (level, True), found
+
+
+def watching(*names, namespace="sys", replicas=1):
+    found = deployment(replicas=replicas)
+    found["metadata"]["namespace"] = namespace
+    [controller, _] = found["spec"]["template"]["spec"]["containers"]
+    controller["env"] = [{"name": "WATCH_NAMESPACES", "value": ",".join(names)}]
+    return found
+
+
+def test_a_namespace_that_the_controller_does_not_look_after_is_named():
+    [found] = installation_checks.judge_watch(watching("team-a"), "team-b")
+    assert found.level == Level.NOTE
+    assert "does not look after namespace team-b" in found.message
+    assert installation_checks.judge_watch(watching("team-a"), "team-a") == []
+    assert installation_checks.judge_watch(watching(), "team-b") == []
+    assert installation_checks.judge_watch(watching("team-a"), None) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "is_rival"),
+    [
+        (watching(), watching(namespace="b"), True),
+        (watching("x", "y"), watching("y", namespace="b"), True),
+        (watching("x"), watching("y", namespace="b"), False),
+        (watching(), watching(namespace="b", replicas=0), False),
+        (watching(), watching(), False),
+    ],
+)
+def test_a_second_controller_for_the_same_jobs_is_a_rival(own, other, is_rival):
+    assert installation_checks.is_rival(own, other) == is_rival
+    [found] = installation_checks.judge_rivals([other], "sys")
+    assert (found.level, "--replicas=0" in found.way_out) == (Level.PROBLEM, True)
 
 
 def test_another_version_of_the_api_is_a_problem():

@@ -1,0 +1,79 @@
+"""Checks that one controller looks after a Job: neither two, nor none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from daemonset_job.kube.client.client import KubeClient
+from daemonset_job.kube.client.selection import Selection
+from kubectl_dsjob.doctor.findings import Area, Finding, Level
+from kubectl_dsjob.doctor.reads import Missing, read, read_all
+from kubectl_dsjob.doctor.rights_checks import watched_namespaces
+from kubectl_dsjob.proposals import CLUSTER
+from kubectl_dsjob.system.installed import CONTROLLER, LABELS, is_system_namespace
+from kubectl_dsjob.system.resources import DEPLOYMENTS
+
+_DEPLOYMENTS_LIMIT = 500
+
+
+async def check_installations(
+    client: KubeClient, system: str, namespace: str | None
+) -> list[Finding]:
+    """Return other controllers for the same Jobs, and whether any is for those of `namespace`.
+
+    Without the right to read Deployments there is nothing to say: `check_programs` names it.
+    """
+    own = await read(client, DEPLOYMENTS, CONTROLLER, system)
+    if isinstance(own, Missing):
+        return []
+    found = judge_watch(own, namespace)
+    listed = await read_all(client, Selection(DEPLOYMENTS, None, LABELS), _DEPLOYMENTS_LIMIT)
+    if isinstance(listed, Missing):
+        return found
+    others = [each for each in listed[0] if is_rival(own, each)]
+    # A tenant can give a Deployment this name and label, and not a namespace.
+    real = [each for each in others if await is_system_namespace(client, _place(each))]
+    return found + judge_rivals(real, system)
+
+
+def judge_watch(own: Mapping[str, Any], namespace: str | None) -> list[Finding]:
+    """Return a finding if the controller does not look after a namespace. Pure."""
+    watched = watched_namespaces(own)
+    if namespace is None or not watched or namespace in watched:
+        return []
+    text = (
+        f"the controller does not look after namespace {namespace}: no Job starts there. "
+        f"It looks after: {', '.join(watched)}"
+    )
+    way = f"Use one of these, or add it to WATCH_NAMESPACES and NAMESPACE of {CONTROLLER}."
+    return [Finding(Area.PROGRAMS, Level.NOTE, text, way)]
+
+
+def is_rival(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether another Deployment is a controller that looks after Jobs of this one. Pure."""
+    if other["metadata"]["name"] != CONTROLLER or _place(other) == _place(own):
+        return False
+    if other["spec"].get("replicas", 1) == 0:
+        return False
+    left, right = watched_namespaces(own), watched_namespaces(other)
+    return not left or not right or not set(left).isdisjoint(right)
+
+
+def judge_rivals(others: Sequence[Mapping[str, Any]], system: str) -> list[Finding]:
+    """Return a finding for each other controller. Pure."""
+    return [
+        Finding(
+            Area.PROGRAMS,
+            Level.PROBLEM,
+            f"there is another {CONTROLLER} in namespace {_place(each)}: it and that of namespace "
+            f"{system} act on the same Jobs, against each other",
+            "Keep one of them. This stops the other: "
+            f"kubectl scale -n {_place(each)}{CLUSTER} deployment/{CONTROLLER} --replicas=0",
+        )
+        for each in others
+    ]
+
+
+def _place(deployment: Mapping[str, Any]) -> str:
+    return str(deployment["metadata"]["namespace"])
