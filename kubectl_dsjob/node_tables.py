@@ -114,6 +114,13 @@ def outdated_results(view: RunView) -> list[str]:
     ]
 
 
+def omitted_results(view: RunView) -> tuple[list[str], list[str]]:
+    """Return the nodes whose tasks have printed results that the report lacks, and their names."""
+    nodes = [node for node in view.nodes if node.omitted_results]
+    names = {name for node in nodes for name in node.omitted_results}
+    return [node.name for node in nodes], sorted(names)
+
+
 def run_rows(
     views: Sequence[RunView], now: datetime, *, has_namespace: bool
 ) -> tuple[list[str], list[list[str]]]:

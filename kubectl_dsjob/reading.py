@@ -43,6 +43,8 @@ _PLAIN_WIDTH = 4096
 READ_SECONDS = 5.0
 # Bytes of node names in a sentence.
 _NAMES_LIMIT = 200
+# Names of results in a sentence.
+_RESULTS_SHOWN = 8
 
 
 Show = Callable[[RunView], None]
@@ -122,13 +124,25 @@ async def results(target: Target, name: str, output: Output) -> Answer:
     """Return the results of a run, a row for each node."""
     view = await _read(target, name)
     header, rows = node_tables.result_rows(view)
-    words = [] if len(header) > 1 else ["No task of this run has declared a result."]
+    words = _words_about_omitted(view)
+    if len(header) == 1 and not words:
+        words = ["No task of this run has declared a result."]
     if older := node_tables.older_results(view):
         words.append(_of_nodes(older, f"are of an earlier revision than {view.revision}"))
     if outdated := node_tables.outdated_results(view):
         words.append(_of_nodes(outdated, "are older than the newest rerun request"))
     # The name of a result stays as the task has written it: `Kernel` and `kernel` are two.
     return Answer(format_rows(header, rows, output, keys=header), "\n".join(words))
+
+
+def _words_about_omitted(view: RunView) -> list[str]:
+    """Return a sentence about results that tasks have printed and the report lacks, if any."""
+    nodes, names = node_tables.omitted_results(view)
+    if not nodes:
+        return []
+    left = len(names) - _RESULTS_SHOWN
+    shown = ", ".join(names[:_RESULTS_SHOWN]) + (f" and {left} more" if left > 0 else "")
+    return [_of_nodes(nodes, f"lack {shown}, too long or not listed in spec.results")]
 
 
 def _of_nodes(names: list[str], what: str) -> str:

@@ -57,7 +57,8 @@ class NodeView:
     `is_set_aside`: it is unreachable, and the run does not wait for it. `rollback` is its state in
     the rollback of the run, "" for none, or if it was not read. `revision` is that of its results,
     "" for policy Once. `is_due_again`: a rerun request came after these results, and the node has
-    not completed since.
+    not completed since. `omitted_results` are names of results that its task printed and that the
+    report does not have.
     """
 
     name: str
@@ -74,6 +75,7 @@ class NodeView:
     rollback: str = ""
     revision: str = ""
     is_due_again: bool = False
+    omitted_results: tuple[str, ...] = ()
 
     @property
     def last_line(self) -> str:
@@ -290,6 +292,7 @@ def view_nodes(reports: Sequence[JobReport]) -> tuple[NodeView, ...]:
                 is_set_aside=record is not None and _is_set_aside(record),
                 revision=_name(found.revision) if found else "",
                 is_due_again=_is_node_due_again(record, found),
+                omitted_results=tuple(map(_name, found.omitted_results)) if found else (),
             )
         )
     return tuple(nodes)

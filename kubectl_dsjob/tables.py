@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
@@ -12,7 +13,9 @@ from rich.cells import cell_len
 
 _GAP: Final = "   "
 # A spreadsheet takes a cell that begins so for a formula, which a task could have printed.
-_FORMULA_STARTS: Final = ("=", "+", "-", "@")
+# Some take the wide forms of these characters too, and some skip blanks before them.
+_FORMULA_STARTS: Final = tuple("=+-@＝＋－＠")  # noqa: RUF001
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 
@@ -38,13 +41,9 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _safe_cell(text: str) -> str:
-    if not text.startswith(_FORMULA_STARTS):
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return "'" + text
-    return text
+    bare = text.strip()
+    is_formula = bare.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(bare)
+    return f"'{text}" if is_formula else text
 
 
 def age(since: datetime | None, now: datetime) -> str:

@@ -127,6 +127,26 @@ async def test_the_report_of_an_earlier_run_is_not_that_of_a_job_that_is_gone(se
     assert "was deleted" in error.message
 
 
+@pytest.mark.parametrize(
+    ("omitted", "names_shown"),
+    [(["adress"], "adress"), (list("abcdefghij"), "a, b, c, d, e, f, g, h and 2 more")],
+)
+async def test_results_that_the_report_lacks_are_not_said_to_be_none(
+    server, target, omitted, names_shown
+):
+    """A task may print a result that the Job does not list."""
+    evidence = {"nodeUID": "u", "completedAt": "2026-01-01T00:00:00Z", "omittedResults": omitted}
+    body = {
+        "metadata": {"name": "sweep-1", "labels": {names.LABEL_JOB: "sweep"}},
+        "spec": {"job": {"name": "sweep", "uid": "u"}},
+        "evidence": {"n1": evidence},
+    }
+    server.put(JOB_REPORTS, body)
+    answer = await reading.results(target, "sweep", Output.TABLE)
+    why = "too long or not listed in spec.results"
+    assert answer.words == f"The results of 1 node lack {names_shown}, {why}: n1"
+
+
 async def test_wait_gives_up_when_the_server_stays_away(server, target, running, monkeypatch):
     monkeypatch.setattr(patience, "LIMIT_SECONDS", 0.2)
     shown = asyncio.Event()

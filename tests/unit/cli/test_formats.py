@@ -26,6 +26,7 @@ from kubectl_dsjob.node_tables import (
     diff_rows,
     format_rows,
     node_rows,
+    omitted_results,
     outdated_results,
     result_rows,
     run_rows,
@@ -222,6 +223,13 @@ def test_results_from_before_a_rerun_request_are_named():
     assert outdated_results(view_of({**record, "earlierPods": ["p0"]}, found)) == []
 
 
+def test_results_that_the_report_lacks_are_named():
+    found = {"nodeUID": "u", "completedAt": "x", "omittedResults": ["adress", "disk"]}
+    view = view_of({"uid": "u", "state": "Completed"}, found)
+    assert omitted_results(view) == (["a"], ["adress", "disk"])
+    assert omitted_results(run()) == ([], [])
+
+
 def test_a_report_that_was_put_back_from_a_backup_is_not_the_newest_run():
     reports = [
         parse_report(
@@ -332,13 +340,17 @@ def test_a_text_is_kept_up_to_its_bound():
     assert len(run(text="x" * (TEXT_LIMIT + 1)).failed[0].last_line) == TEXT_LIMIT
 
 
-@pytest.mark.parametrize("cell", ["=1+1", "@SUM(A1)", "+cmd|x", "-cmd"])
+@pytest.mark.parametrize(
+    "cell",
+    ["=1+1", "@SUM(A1)", "+cmd|x", "-cmd", " =1+1", "\uff1d1+1", "\uff0b1", "-inf", "+1_0", "--5"],
+)
 def test_no_cell_of_csv_is_a_formula(cell):
     assert csv_text(["a"], [[cell]]) == f"a\n'{cell}\n"
 
 
 def test_numbers_in_csv_stay_numbers():
-    assert csv_text(["a"], [["-5"], ["+1.5"]]) == "a\n-5\n+1.5\n"
+    numbers = ["-5", "+1.5", "-.5", "-1e-9", " -5"]
+    assert csv_text(["a"], [[each] for each in numbers]) == "\n".join(["a", *numbers, ""])
 
 
 @pytest.mark.parametrize(
