@@ -59,6 +59,9 @@ def judge_policy(
         text = f"the policy {name} is not bound: what it forbids is allowed"
         return Finding(Area.POLICIES, Level.PROBLEM, text, way)
     spec = binding.get("spec") or {}
+    if spec.get("policyName", name) != name:
+        text = f"the binding {name} is of another policy: what {name} forbids is allowed"
+        return Finding(Area.POLICIES, Level.PROBLEM, text, way)
     if "Deny" not in (spec.get("validationActions") or ()):
         text = f"the binding of the policy {name} does not deny: what it forbids is allowed"
         return Finding(Area.POLICIES, Level.PROBLEM, text, way)

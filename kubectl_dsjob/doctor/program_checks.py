@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -30,6 +31,8 @@ from kubectl_dsjob.tables import duration
 _PODS_LIMIT: Final = 20
 # A Lease is renewed every few seconds. The clocks of two machines may differ by that much.
 _CLOCK_SECONDS: Final = 10.0
+# Within this a leader renews its Lease, and another one takes a Lease that is free.
+RENEWAL_SECONDS: Final = 6.0
 _WORK: Final = {CONTROLLER: "no Job starts", TERMINATOR: "no node completes"}
 
 
@@ -51,10 +54,9 @@ async def check_programs(client: KubeClient, namespace: str, now: datetime) -> l
             found.append(judge_deployment(deployment, () if isinstance(pods, Missing) else pods[0]))
     found += judge_terminator(deployments, namespace)
     for name, deployment in zip((CONTROLLER, TERMINATOR), deployments, strict=True):
-        lease = await read(client, LEASES, name, namespace)
         # Without a Deployment of its own, the terminator is in the pods of the controller.
         selector = LABELS if isinstance(deployment, Missing) else pod_selector(deployment)
-        found += [judge_lease(lease, name, namespace, now, selector)]
+        found.append(await _check_lease(client, (namespace, name), now, selector))
     return [*found, await _components(client, namespace)]
 
 
@@ -122,6 +124,43 @@ def _judge_version(text: str, found: str) -> Finding:
     return Finding(Area.PROGRAMS, Level.OK, text)
 
 
+async def _check_lease(
+    client: KubeClient, key: tuple[str, str], now: datetime, selector: str
+) -> Finding:
+    """Return what there is to say about a Lease. One that seems to be lost is read once more.
+
+    The times in it are by another clock than `now`, which may be far off.
+    """
+    namespace, name = key
+    lease = await read(client, LEASES, name, namespace)
+    found = judge_lease(lease, name, namespace, now, selector)
+    if found.level != Level.PROBLEM or isinstance(lease, Missing):
+        return found
+    await asyncio.sleep(RENEWAL_SECONDS)
+    later = await read(client, LEASES, name, namespace)
+    renewed = judge_renewal(lease, later, name, now)
+    return renewed or judge_lease(later, name, namespace, now, selector)
+
+
+def judge_renewal(
+    before: Mapping[str, Any], after: Mapping[str, Any] | Missing, name: str, now: datetime
+) -> Finding | None:
+    """Return that a Lease was renewed between two reads, None if it was not. Pure."""
+    spec = {} if isinstance(after, Missing) else after.get("spec") or {}
+    renewed, holder = parse_time(spec.get("renewTime")), spec.get("holderIdentity")
+    if not holder or renewed is None:
+        return None
+    if renewed == parse_time((before.get("spec") or {}).get("renewTime")):
+        return None
+    text = f"{holder} holds the Lease {name}"
+    apart = abs(now - renewed).total_seconds()
+    if apart <= RENEWAL_SECONDS + _CLOCK_SECONDS:
+        return Finding(Area.PROGRAMS, Level.OK, text)
+    text += f"; its clock and yours differ by {duration(apart)}"
+    way = "Correct the wrong clock: doctor tells by yours how long something takes."
+    return Finding(Area.PROGRAMS, Level.NOTE, text, way)
+
+
 def judge_lease(
     lease: Mapping[str, Any] | Missing,
     name: str,
@@ -144,6 +183,9 @@ def judge_lease(
         text = f"no process holds the Lease {name}: {_WORK[name]}"
         return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
     holder = spec["holderIdentity"]
+    if renewed - now > timedelta(seconds=_CLOCK_SECONDS):
+        text = f"{holder} does not renew the Lease {name}, of a time to come: {_WORK[name]}"
+        return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
     if now - renewed > timedelta(seconds=seconds + _CLOCK_SECONDS):
         age = duration((now - renewed).total_seconds())
         text = f"{holder} has not renewed the Lease {name} for {age}: {_WORK[name]}"

@@ -1,13 +1,18 @@
 """`kubectl dsjob doctor` and an API server that fails some of its reads."""
 
+import asyncio
 import json
 
 import pytest
 
 from daemonset_job.kube.client.errors import Unauthorized
+from daemonset_job.kube.client.resource import LEASES
+from kubectl_dsjob.doctor import program_checks
 from kubectl_dsjob.doctor.doctor import examine
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.outputs import Output
+from kubectl_dsjob.system.installed import CONTROLLER, TERMINATOR
+from kubectl_dsjob.system.render import NAMESPACE
 from kubectl_dsjob.system.resources import CRDS, DEPLOYMENTS
 from kubectl_dsjob.target import Target
 
@@ -49,3 +54,45 @@ async def test_refused_credentials_are_said_at_once(server, kubeconfig):
     server.fail_next("GET", READ_CRD, 401, times=20)
     with pytest.raises(Unauthorized):
         await doctor(kubeconfig)
+
+
+@pytest.mark.parametrize("is_renewed", [True, False])
+async def test_a_lease_that_seems_to_be_lost_is_read_once_more(
+    server, kubeconfig, monkeypatch, is_renewed
+):
+    """The clock of the user may be wrong; whether the Lease is renewed does not depend on it."""
+    monkeypatch.setattr(program_checks, "RENEWAL_SECONDS", 0.5)
+    containers = [{"name": "controller"}, {"name": "terminator"}]
+    labels = {"app.kubernetes.io/name": "daemonset-job"}
+    deployment = {
+        "metadata": {"name": CONTROLLER, "namespace": NAMESPACE, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"spec": {"containers": containers}},
+        },
+        "status": {"readyReplicas": 1},
+    }
+    server.put(DEPLOYMENTS, deployment)
+    for name in (CONTROLLER, TERMINATOR):
+        spec = {
+            "holderIdentity": "p",
+            "renewTime": "2020-01-01T00:00:00.000000Z",
+            "leaseDurationSeconds": 15,
+        }
+        server.put(LEASES, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
+
+    async def renew():
+        while server.count("GET", f"/leases/{TERMINATOR}") == 0:
+            for name in (CONTROLLER, TERMINATOR):
+                if server.count("GET", f"/leases/{name}"):
+                    spec = {"renewTime": "2020-01-01T00:00:02.000000Z"}
+                    server.patch(LEASES, name, {"spec": spec}, NAMESPACE)
+            await asyncio.sleep(0.05)
+
+    renewing = asyncio.create_task(renew() if is_renewed else asyncio.sleep(0))
+    _, messages = await doctor(kubeconfig)
+    await renewing
+    found = [each for each in messages if f"the Lease {CONTROLLER}" in each]
+    assert len(found) == 1
+    assert ("holds the Lease" in found[0]) == is_renewed
+    assert ("has not renewed" in found[0]) == (not is_renewed)

@@ -215,6 +215,36 @@ def test_a_lease_is_held_only_if_it_is_renewed(lease, level):
     assert program_checks.judge_lease(lease, CONTROLLER, "sys", NOW).level == level
 
 
+def lease_of(minutes, holder="p"):
+    spec = {"holderIdentity": holder, "renewTime": time(minutes), "leaseDurationSeconds": 15}
+    return {"spec": spec}
+
+
+def test_a_lease_of_a_time_to_come_is_not_held_for_that():
+    """The clock of the user is behind, and says nothing of its age."""
+    found = program_checks.judge_lease(lease_of(-5), CONTROLLER, "sys", NOW)
+    assert (found.level, "does not renew" in found.message) == (Level.PROBLEM, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "level", "words"),
+    [
+        (lease_of(5), lease_of(4.9), Level.NOTE, "its clock and yours differ by 4m54s"),
+        (lease_of(-5), lease_of(-5.1), Level.NOTE, "its clock and yours differ by 5m6s"),
+        (lease_of(5, ""), lease_of(0), Level.OK, "p holds the Lease"),
+        (lease_of(5), lease_of(5), None, ""),
+        (lease_of(5), lease_of(4, ""), None, ""),
+        (lease_of(5), Missing.ABSENT, None, ""),
+    ],
+)
+def test_a_lease_that_is_renewed_meanwhile_is_held_whatever_the_clocks_say(
+    before, after, level, words
+):
+    found = program_checks.judge_renewal(before, after, CONTROLLER, NOW)
+    assert (found and found.level) == level
+    assert words in (found.message if found else "")
+
+
 def test_the_logs_of_a_lease_are_those_of_the_pods_of_its_program():
     split = "app.kubernetes.io/name=daemonset-job-terminator"
     found = program_checks.judge_lease(Missing.ABSENT, "daemonset-job-terminator", "s", NOW, split)
@@ -226,6 +256,8 @@ def test_the_logs_of_a_lease_are_those_of_the_pods_of_its_program():
     [
         ({}, {"spec": {"validationActions": ["Deny"]}}, Level.OK),
         ({}, {"spec": {"validationActions": ["Audit"]}}, Level.PROBLEM),
+        ({}, {"spec": {"policyName": "p", "validationActions": ["Deny"]}}, Level.OK),
+        ({}, {"spec": {"policyName": "q", "validationActions": ["Deny"]}}, Level.PROBLEM),
         ({}, {"spec": {"validationActions": ["Deny"], "matchResources": {"a": 1}}}, Level.NOTE),
         ({}, Missing.ABSENT, Level.PROBLEM),
         (Missing.ABSENT, {}, Level.PROBLEM),
