@@ -22,12 +22,14 @@ _UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return rows in aligned columns, without blanks at the end of lines."""
     lines = [list(header), *(list(row) for row in rows)]
-    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(header))]
+    # Measured once: a long text takes a while.
+    sizes = [list(map(cell_len, line)) for line in lines]
+    widths = [max(line[i] for line in sizes) for i in range(len(header))]
     return "\n".join(
         _GAP.join(
-            text + " " * (width - cell_len(text)) for text, width in zip(line, widths, strict=True)
+            text + " " * (width - size) for text, size, width in zip(line, own, widths, strict=True)
         ).rstrip()
-        for line in lines
+        for line, own in zip(lines, sizes, strict=True)
     )
 
 

@@ -53,10 +53,14 @@ async def check_programs(client: KubeClient, namespace: str, now: datetime) -> l
             pods = await read_all(client, Selection(PODS, namespace, selector), _PODS_LIMIT)
             found.append(judge_deployment(deployment, () if isinstance(pods, Missing) else pods[0]))
     found += judge_terminator(deployments, namespace)
-    for name, deployment in zip((CONTROLLER, TERMINATOR), deployments, strict=True):
-        # Without a Deployment of its own, the terminator is in the pods of the controller.
-        selector = LABELS if isinstance(deployment, Missing) else pod_selector(deployment)
-        found.append(await _check_lease(client, (namespace, name), now, selector))
+    # Without a Deployment of its own, the terminator is in the pods of the controller.
+    selectors = [LABELS if isinstance(d, Missing) else pod_selector(d) for d in deployments]
+    found += await asyncio.gather(
+        *(
+            _check_lease(client, (namespace, name), now, selector)
+            for name, selector in zip((CONTROLLER, TERMINATOR), selectors, strict=True)
+        )
+    )
     return [*found, await _components(client, namespace)]
 
 

@@ -15,6 +15,7 @@ from kubectl_dsjob.system.installed import CONTROLLER, TERMINATOR
 from kubectl_dsjob.system.render import NAMESPACE
 from kubectl_dsjob.system.resources import CRDS, DEPLOYMENTS
 from kubectl_dsjob.target import Target
+from tests.contract.terminator.cluster import eventually
 
 READ_CRD = "/customresourcedefinitions/"
 
@@ -82,12 +83,13 @@ async def test_a_lease_that_seems_to_be_lost_is_read_once_more(
         server.put(LEASES, {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec})
 
     async def renew():
-        while server.count("GET", f"/leases/{TERMINATOR}") == 0:
-            for name in (CONTROLLER, TERMINATOR):
-                if server.count("GET", f"/leases/{name}"):
-                    spec = {"renewTime": "2020-01-01T00:00:02.000000Z"}
-                    server.patch(LEASES, name, {"spec": spec}, NAMESPACE)
-            await asyncio.sleep(0.05)
+        await eventually(lambda: server.count("GET", f"/leases/{CONTROLLER}") > 0)
+        server.patch(
+            LEASES,
+            CONTROLLER,
+            {"spec": {"renewTime": "2020-01-01T00:00:02.000000Z"}},
+            NAMESPACE,
+        )
 
     renewing = asyncio.create_task(renew() if is_renewed else asyncio.sleep(0))
     _, messages = await doctor(kubeconfig)
