@@ -31,10 +31,10 @@ async def check_installations(
     listed = await read_all(client, Selection(DEPLOYMENTS, None, LABELS), _DEPLOYMENTS_LIMIT)
     if isinstance(listed, Missing):
         return found
-    others = [each for each in listed[0] if is_rival(own, each)]
+    others = [each for each in listed[0] if acts_on_same_jobs(own, each)]
     # A tenant can give a Deployment this name and label, and not a namespace.
     real = [each for each in others if await is_system_namespace(client, _place(each))]
-    return found + judge_rivals(real, system)
+    return found + judge_others(real, system)
 
 
 def judge_watch(own: Mapping[str, Any], namespace: str | None) -> list[Finding]:
@@ -50,7 +50,7 @@ def judge_watch(own: Mapping[str, Any], namespace: str | None) -> list[Finding]:
     return [Finding(Area.PROGRAMS, Level.NOTE, text, way)]
 
 
-def is_rival(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def acts_on_same_jobs(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether another Deployment is a controller that looks after Jobs of this one. Pure."""
     if other["metadata"]["name"] != CONTROLLER or _place(other) == _place(own):
         return False
@@ -60,7 +60,7 @@ def is_rival(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return not left or not right or not set(left).isdisjoint(right)
 
 
-def judge_rivals(others: Sequence[Mapping[str, Any]], system: str) -> list[Finding]:
+def judge_others(others: Sequence[Mapping[str, Any]], system: str) -> list[Finding]:
     """Return a finding for each other controller. Pure."""
     return [
         Finding(

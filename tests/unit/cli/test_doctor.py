@@ -348,7 +348,7 @@ def test_a_namespace_that_the_controller_does_not_look_after_is_named():
 
 
 @pytest.mark.parametrize(
-    ("own", "other", "is_rival"),
+    ("own", "other", "acts_on_same_jobs"),
     [
         (watching(), watching(namespace="b"), True),
         (watching("x", "y"), watching("y", namespace="b"), True),
@@ -357,9 +357,9 @@ def test_a_namespace_that_the_controller_does_not_look_after_is_named():
         (watching(), watching(), False),
     ],
 )
-def test_a_second_controller_for_the_same_jobs_is_a_rival(own, other, is_rival):
-    assert installation_checks.is_rival(own, other) == is_rival
-    [found] = installation_checks.judge_rivals([other], "sys")
+def test_a_second_controller_for_the_same_jobs_is_a_problem(own, other, acts_on_same_jobs):
+    assert installation_checks.acts_on_same_jobs(own, other) == acts_on_same_jobs
+    [found] = installation_checks.judge_others([other], "sys")
     assert (found.level, "--replicas=0" in found.way_out) == (Level.PROBLEM, True)
 
 
