@@ -88,7 +88,9 @@ def decide_schedule(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
     starts = _with_done(snapshot, find_starts(scheduled, now))
     if snapshot.tried is not None:
         return _after_start(snapshot, starts, now)
-    found = _hold(snapshot) or _wait(snapshot, starts)
+    if (held := _hold(snapshot)) is not None:
+        return _finish(_with_record(snapshot, starts), starts, held, now)
+    found = _wait(snapshot, starts)
     if found is not None or starts.due is None:
         return _finish(snapshot, starts, found or _left_out(scheduled) or _scheduled(), now)
     deletions = tuple(
@@ -130,11 +132,27 @@ def _with_schedule(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
 
 def _with_done(snapshot: ScheduleSnapshot, starts: Starts) -> Starts:
     """Return the starts, without a missed one whose Job exists: only the status has to follow."""
-    if starts.missed is None:
+    if starts.missed is None or not _exists(snapshot, starts.missed):
         return starts
-    name = run_name(snapshot.scheduled.name, starts.missed)
-    is_done = any(run.name == name for run in snapshot.runs)
-    return Starts(due=starts.missed, next=starts.next) if is_done else starts
+    return Starts(due=starts.missed, next=starts.next)
+
+
+def _exists(snapshot: ScheduleSnapshot, moment: datetime) -> bool:
+    """Return whether the Job of a start exists."""
+    name = run_name(snapshot.scheduled.name, moment)
+    return any(run.name == name for run in snapshot.runs)
+
+
+def _with_record(snapshot: ScheduleSnapshot, starts: Starts) -> ScheduleSnapshot:
+    """Return the snapshot with the newest start in its status, if the Job of that one exists.
+
+    Nothing is started while starts are held. But a start that was done and not recorded would be
+    done again afterwards, if its Job and its report are gone by then.
+    """
+    if starts.due is None or not _exists(snapshot, starts.due):
+        return snapshot
+    status = replace(snapshot.scheduled.status, last_schedule_time=starts.due)
+    return replace(snapshot, scheduled=replace(snapshot.scheduled, status=status))
 
 
 def _hold(snapshot: ScheduleSnapshot) -> _Found | None:
@@ -152,8 +170,7 @@ def _wait(snapshot: ScheduleSnapshot, starts: Starts) -> _Found | None:
     spec, active = snapshot.scheduled.spec, _active(snapshot.runs)
     if starts.due is None:
         return _missed(starts.missed, snapshot.scheduled) if starts.missed else None
-    name = run_name(snapshot.scheduled.name, starts.due)
-    if any(run.name == name for run in snapshot.runs):
+    if _exists(snapshot, starts.due):
         return None  # it is started: only the status has to follow
     due = format_time(starts.due)
     undone = next((run.name for run in active if run.is_rolling_back), "")

@@ -44,7 +44,10 @@ def find_starts(scheduled: ScheduledJob, now: datetime) -> Starts:
     """
     spec, status = scheduled.spec, scheduled.status
     schedule = CronSchedule(spec.schedule, spec.time_zone)
-    times = (scheduled.created_at, status.last_schedule_time, status.schedule_time)
+    # `schedule_time` is never in the future. The time of the creation may be: the clock of the API
+    # server may be ahead of ours.
+    beginning = status.schedule_time or scheduled.created_at
+    times = (beginning, status.last_schedule_time)
     since = max((each for each in times if each is not None), default=_BEGINNING)
     # A clock that was ahead, and is right again, has left a time that is yet to come.
     following = _next_start(schedule, max(now, since))

@@ -125,6 +125,16 @@ def test_no_start_before_it_was_created():
     assert reason(plan) == SchedulingReason.SCHEDULED
 
 
+@pytest.mark.parametrize("ahead", [timedelta(), 7 * MINUTE, 24 * HOUR])
+def test_an_api_server_whose_clock_is_ahead_delays_no_start(ahead):
+    """It says that the ScheduledJob will be created in some minutes."""
+    new = replace(scheduled(), created_at=NOON - MINUTE + ahead)
+    status = decide_schedule(ScheduleSnapshot(new), NOON - MINUTE).status
+    assert status.next_schedule_time == NOON
+    plan = decide_schedule(ScheduleSnapshot(replace(new, status=status)), NOON)
+    assert (plan.start, plan.deletions) == (StartRun(NOON, name(NOON)), ())
+
+
 def test_a_start_that_is_too_late_is_left_out_and_told_once():
     old = ScheduleStatus(last_schedule_time=NOON - 5 * MINUTE)
     late = scheduled(status=old, starting_deadline_seconds=60)
@@ -246,6 +256,25 @@ def test_a_schedule_that_is_suspended_or_stopped_starts_nothing_and_says_so():
     assert (plan.start, reason(plan)) == (None, SchedulingReason.CLUSTER_STOPPED)
     assert plan.status.scheduling.message == "stopped: fire"
     assert plan.status.next_schedule_time is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "stop_message"),
+    [({"suspend": True}, ""), ({"suspend": True, "starting_deadline_seconds": 9}, ""), ({}, "x")],
+    ids=["suspended", "suspended, and its deadline has passed", "stopped"],
+)
+def test_a_start_that_was_not_recorded_before_a_suspension_does_not_happen_again(
+    spec, stop_message
+):
+    """A controller died between the creation and its record. Job and report are deleted later."""
+    runs = (Run(name(NOON), "a"),)
+    snapshot = ScheduleSnapshot(scheduled(**spec), runs, stop_message=stop_message)
+    plan = decide_schedule(snapshot, NOON + MINUTE)
+    assert (plan.start, plan.status.last_schedule_time) == (None, NOON)
+    assert reason(plan) in {SchedulingReason.SUSPENDED, SchedulingReason.CLUSTER_STOPPED}
+    resumed = ScheduleSnapshot(scheduled(status=plan.status))
+    assert decide_schedule(resumed, NOON + 2 * MINUTE).start is None
+    assert decide_schedule(resumed, NOON + 5 * MINUTE).start is not None
 
 
 @pytest.mark.parametrize(
