@@ -26,7 +26,10 @@ class SchedulingReason(Reason):
     START_MISSED = "StartMissed", "The last start is later than `startingDeadlineSeconds` allows."
     JOB_REFUSED = (
         "JobRefused",
-        "The API server refuses the Job, or has had errors for 30 s; it is tried again.",
+        (
+            "The API server refuses the Job or the deletion of one that it replaces, or has had "
+            "errors for 30 s. It is tried again."
+        ),
     )
     JOB_NAME_TAKEN = (
         "JobNameTaken",

@@ -36,7 +36,6 @@ from job_controller.core.desired.strategic_merge import diff_merge_patch
 from job_controller.core.scheduled.decide import LISTED_LIMIT, REFUSED_SECONDS, decide_schedule
 from job_controller.core.scheduled.run_manifest import build_run
 from job_controller.core.scheduled.snapshot import (
-    DeleteRun,
     Run,
     SchedulePlan,
     ScheduleSnapshot,
@@ -45,6 +44,7 @@ from job_controller.core.scheduled.snapshot import (
     TriedStart,
 )
 from job_controller.dependencies import Dependencies
+from job_controller.schedules.deletions import RunDeletions
 from job_controller.schedules.metrics import ScheduleMetrics
 from job_controller.schedules.runs import read_run
 
@@ -68,6 +68,7 @@ class ScheduleReconciler:
         self._clock = dependencies.clock
         self._settings = dependencies.settings
         self._metrics = metrics
+        self._deletions = RunDeletions(self._client)
         # Each refusal may have other words, and so change the status, which wakes its ScheduledJob.
         self._refused: dict[JobKey, _Refusal] = {}
         # Since when the API server has had errors of its own at a start (monotonic).
@@ -88,8 +89,7 @@ class ScheduleReconciler:
         if plan.start is not None:
             if (seconds := self._refused_for(key, scheduled, plan.start)) > 0:
                 return seconds
-            await self._delete(scheduled, plan)
-            tried, success, created = await self._start(snapshot, plan.start)
+            tried, success, created = await self._replace_and_start(snapshot, plan)
             self._metrics.count_start(tried.result)
             if tried.result == StartResult.REFUSED:
                 until = self._clock.monotonic() + REFUSED_SECONDS
@@ -106,7 +106,7 @@ class ScheduleReconciler:
             snapshot = replace(snapshot, tried=tried, successes=successes)
             plan = decide_schedule(snapshot, now)
         await self._write_status(scheduled, plan)
-        await self._delete(scheduled, plan)
+        await self._deletions.delete_old(scheduled, plan)
         return plan.requeue_after
 
     def _refused_for(self, key: JobKey, scheduled: ScheduledJob, start: StartRun) -> float:
@@ -189,6 +189,24 @@ class ScheduleReconciler:
 
     # --- writing -----------------------------------------------------------------------
 
+    async def _replace_and_start(
+        self, snapshot: ScheduleSnapshot, plan: SchedulePlan
+    ) -> tuple[TriedStart, datetime | None, Run | None]:
+        """Delete the runs that a start replaces, each with its event, and start; as `_start`.
+
+        While one of them cannot be deleted, nothing starts beside it.
+        """
+        scheduled, start = snapshot.scheduled, plan.start
+        assert start is not None
+        for run, event in zip(plan.deletions, plan.events, strict=True):
+            try:
+                await self._deletions.delete(scheduled, run)
+            except KubeError as error:
+                words = f"Job {run.name}, which it replaces, cannot be deleted: "
+                return self._refused_start(scheduled, start, error, words), None, None
+            self._emit(scheduled, replace(plan, events=(event,)))
+        return await self._start(snapshot, start)
+
     async def _start(
         self, snapshot: ScheduleSnapshot, start: StartRun
     ) -> tuple[TriedStart, datetime | None, Run | None]:
@@ -209,12 +227,18 @@ class ScheduleReconciler:
         except AlreadyExists:
             return TriedStart(start.moment, await self._find_owner(scheduled, start)), None, None
         except KubeError as error:
-            if not is_refusal(error) and not self._fails_for_long(scheduled, start, error):
-                raise
-            message = error.message or error.reason
-            return TriedStart(start.moment, StartResult.REFUSED, message), None, None
+            return self._refused_start(scheduled, start, error), None, None
         logger.info("created a Job", job=start.name)
         return TriedStart(start.moment, StartResult.STARTED), None, read_run(created)
+
+    def _refused_start(
+        self, scheduled: ScheduledJob, start: StartRun, error: KubeError, words: str = ""
+    ) -> TriedStart:
+        """Return the start as refused, with what `words` add; raises an error that may pass."""
+        if not is_refusal(error) and not self._fails_for_long(scheduled, start, error):
+            raise error
+        message = f"{words}{error.message or error.reason}"
+        return TriedStart(start.moment, StartResult.REFUSED, message)
 
     def _fails_for_long(self, scheduled: ScheduledJob, start: StartRun, error: KubeError) -> bool:
         """Return whether a start is to be reported as refused: a webhook may be away for hours.
@@ -234,30 +258,6 @@ class ScheduleReconciler:
         found = await self._client.get(JOBS, start.name, scheduled.namespace)
         is_ours = controller_uid(found.get("metadata") or {}) == scheduled.uid
         return StartResult.WAS_STARTED if is_ours else StartResult.NAME_TAKEN
-
-    async def _delete(self, scheduled: ScheduledJob, plan: SchedulePlan) -> None:
-        for run in plan.deletions:
-            await self._delete_run(scheduled, run)
-        if plan.start is not None:
-            self._emit(scheduled, plan)
-
-    async def _delete_run(self, scheduled: ScheduledJob, run: DeleteRun) -> None:
-        """Delete the Job of a run; raises Conflict if it has changed since it was read.
-
-        By then a person may have it tried again or corrected, so it is decided again.
-        """
-        try:
-            await self._client.delete(
-                JOBS,
-                run.name,
-                scheduled.namespace,
-                uid=run.uid,
-                resource_version=run.resource_version,
-            )
-        except NotFound:
-            return
-        why = "the next run replaces it" if run.is_replaced else "more than the history keeps"
-        logger.info("deleted a Job", job=run.name, why=why)
 
     async def _write_status(self, scheduled: ScheduledJob, plan: SchedulePlan) -> None:
         """Write the status if it differs; Conflict if the object was changed since it was read."""
