@@ -83,7 +83,7 @@ class ScheduleReconciler:
             self._refused.pop(key, None)
             self._failing.pop(key, None)
             return None
-        now = self._clock.now()
+        now, since = self._clock.now(), self._clock.monotonic()
         snapshot = await self._gather(scheduled)
         plan = decide_schedule(snapshot, now)
         if plan.start is not None:
@@ -107,7 +107,10 @@ class ScheduleReconciler:
             plan = decide_schedule(snapshot, now)
         await self._write_status(scheduled, plan)
         await self._deletions.delete_old(scheduled, plan)
-        return plan.requeue_after
+        if plan.requeue_after is None:
+            return None
+        # It counts from then on; the requests may have taken long, and a start is due.
+        return max(plan.requeue_after - (self._clock.monotonic() - since), 0.0)
 
     def _refused_for(self, key: JobKey, scheduled: ScheduledJob, start: StartRun) -> float:
         """Return for how many seconds more a refused start is not tried again, 0 for none."""

@@ -102,3 +102,16 @@ async def test_an_error_that_passes_is_not_reported_and_hardly_delays_the_start(
         await asyncio.sleep(3600 + 10)
         assert server.list(JOBS)
         assert not refusals(server)
+
+
+async def test_slow_answers_just_before_a_start_do_not_delay_it_more(server):
+    """The ScheduledJob is looked at every ten minutes, here ten seconds before its start."""
+    FakeCluster(server, "a")
+    async with running(server):
+        await asyncio.sleep(590)
+        put_nightly(server, "20 * * * *")
+        await asyncio.sleep(590)
+        server.delay_next("GET", "/jobs.*scheduled-job%3Dnightly", 20.0)
+        await asyncio.sleep(20 + 13)
+        assert not server.faults, "there was no look before the start"
+        assert server.list(JOBS)
