@@ -36,6 +36,7 @@ def read_run(raw: Mapping[str, Any]) -> Run:
         is_due_again=job is not None and _is_due_again(job),
         deletes_itself=job is not None and _deletes_itself(job),
         resource_version=meta.get("resourceVersion") or "",
+        is_being_deleted=bool(meta.get("deletionTimestamp")),
     )
 
 

@@ -35,6 +35,13 @@ def test_a_run_that_has_ended_is_read_with_its_version(phase):
     assert run.ended_at == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
+def test_a_run_whose_job_is_being_deleted_is_known():
+    raw = raw_job("Running")
+    assert not read_run(raw).is_being_deleted
+    raw["metadata"]["deletionTimestamp"] = ENDED
+    assert read_run(raw).is_being_deleted
+
+
 @pytest.mark.parametrize(
     "raw",
     [

@@ -98,6 +98,7 @@ def decide_schedule(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
         for run in _active(snapshot.runs)
         if scheduled.spec.concurrency_policy == ConcurrencyPolicy.REPLACE
         and run.name != run_name(scheduled.name, starts.due)
+        and not run.is_being_deleted
     )
     return SchedulePlan(
         deletions=deletions,

@@ -17,7 +17,8 @@ class Run:
 
     A run that is being rolled back has not ended. `is_due_again`: it has ended, and a person wants
     more of it, on which the controller has yet to act. `deletes_itself`: it has succeeded, and the
-    terminator deletes its Job as soon as it has all of the run.
+    terminator deletes its Job as soon as it has all of the run. `is_being_deleted`: a finalizer
+    keeps the Job, such as that of a deletion in the foreground, and its tasks may be at work.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Run:
     is_rolling_back: bool = False
     is_due_again: bool = False
     deletes_itself: bool = False
+    is_being_deleted: bool = False
     resource_version: str = ""
 
     @property

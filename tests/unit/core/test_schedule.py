@@ -249,6 +249,15 @@ def test_replace_deletes_the_run_before_and_not_the_one_that_it_starts():
     assert plan.start.moment == NOON
 
 
+def test_replace_deletes_no_run_again_that_is_being_deleted():
+    """A finalizer keeps it; each start would have the event that it was deleted."""
+    stuck = Run(name(NOON - 5 * MINUTE), "a", is_being_deleted=True)
+    policy = {"concurrency_policy": ConcurrencyPolicy.REPLACE}
+    plan = decide_schedule(ScheduleSnapshot(scheduled(**policy), (stuck,)), NOON)
+    assert (plan.deletions, plan.events) == ((), ())
+    assert plan.start.moment == NOON
+
+
 def test_a_schedule_that_is_suspended_or_stopped_starts_nothing_and_says_so():
     plan = decide_schedule(ScheduleSnapshot(scheduled(suspend=True)), NOON)
     assert (plan.start, reason(plan)) == (None, SchedulingReason.SUSPENDED)
