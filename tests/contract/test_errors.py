@@ -178,6 +178,11 @@ def test_details_are_kept_and_their_causes_bounded():
         ("Wed, 21 Oct 2015 07:28:00 GMT", {}, None),
         ("-1", {}, None),
         (None, {}, None),
+        ("60", {}, 60.0),
+        ("61", {}, 60.0),
+        ("9" * 400, {}, 60.0),
+        (None, {"retryAfterSeconds": 86400}, 60.0),
+        (None, {"retryAfterSeconds": 10**19}, 60.0),
     ],
 )
 def test_retry_after_comes_from_the_header_or_the_details(header, details, expected):

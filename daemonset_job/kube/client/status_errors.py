@@ -28,6 +28,8 @@ from daemonset_job.kube.client.protobuf import is_protobuf, read_object
 USER_MESSAGE_LIMIT = 1024
 _USER_STATUSES = frozenset({400, 403, 422})
 _CAUSES_LIMIT = 16
+# A webhook may ask for a day, in which the program would do nothing.
+LONGEST_RETRY_AFTER_SECONDS = 60.0
 # Before it the API server quotes all of the object, which would leave no room for the reason.
 _STRICT = '": strict decoding error: '
 
@@ -140,6 +142,8 @@ def _retry_after_seconds(header: str | None, details: Mapping[str, Any]) -> floa
     # (apimachinery pkg/api/errors, SuggestsClientDelay).
     # Zero seconds are no delay: None has the caller use its own back-off.
     if header is not None and header.strip().isdecimal() and float(header) > 0:
-        return float(header)
+        return min(float(header), LONGEST_RETRY_AFTER_SECONDS)
     suggested = details.get("retryAfterSeconds")
-    return float(suggested) if isinstance(suggested, int) and suggested > 0 else None
+    if isinstance(suggested, int) and suggested > 0:
+        return float(min(suggested, LONGEST_RETRY_AFTER_SECONDS))
+    return None
