@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from loguru import logger
 
 from daemonset_job.api.scheduled_job import ScheduledJob
@@ -9,8 +11,7 @@ from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import Conflict, KubeError, NotFound
 from daemonset_job.kube.client.resource import JOBS
 from job_controller.actions.errors import is_refusal, most_severe
-from job_controller.core.scheduled.decide import REFUSED_SECONDS
-from job_controller.core.scheduled.snapshot import DeleteRun, SchedulePlan
+from job_controller.core.scheduled.snapshot import DeleteRun
 
 
 class RunDeletions:
@@ -19,27 +20,21 @@ class RunDeletions:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def delete_old(self, scheduled: ScheduledJob, plan: SchedulePlan) -> None:
+    async def delete_old(self, scheduled: ScheduledJob, runs: Sequence[DeleteRun]) -> None:
         """Delete the Jobs beyond the history; one that cannot be deleted holds up no other one.
 
-        Raises the most severe error at the end. A refusal lasts, so its next try is after a while,
-        and not later than the plan says: a start may be due.
+        Raises the most severe error at the end.
         """
         errors: list[KubeError] = []
-        for run in plan.deletions:
+        for run in runs:
             try:
                 await self.delete(scheduled, run)
             except KubeError as error:
                 if not is_refusal(error) and not isinstance(error, Conflict):
                     raise
                 errors.append(error)
-        if not errors:
-            return
-        worst = most_severe(errors)
-        if isinstance(worst, KubeError) and is_refusal(worst):
-            seconds = plan.requeue_after
-            worst.retry_after_seconds = min(REFUSED_SECONDS, seconds or REFUSED_SECONDS)
-        raise worst
+        if errors:
+            raise most_severe(errors)
 
     async def delete(self, scheduled: ScheduledJob, run: DeleteRun) -> None:
         """Delete the Job of a run; raises Conflict if it has changed since it was read.

@@ -33,7 +33,12 @@ from daemonset_job.kube.client.selection import Selection
 from daemonset_job.kube.recorder import ObjectReference
 from job_controller.actions.errors import is_refusal
 from job_controller.core.desired.strategic_merge import diff_merge_patch
-from job_controller.core.scheduled.decide import LISTED_LIMIT, REFUSED_SECONDS, decide_schedule
+from job_controller.core.scheduled.decide import (
+    DELETIONS_AT_ONCE,
+    LISTED_LIMIT,
+    REFUSED_SECONDS,
+    decide_schedule,
+)
 from job_controller.core.scheduled.run_manifest import build_run
 from job_controller.core.scheduled.snapshot import (
     Run,
@@ -106,10 +111,31 @@ class ScheduleReconciler:
             snapshot = replace(snapshot, tried=tried, successes=successes)
             plan = decide_schedule(snapshot, now)
         await self._write_status(scheduled, plan)
-        await self._deletions.delete_old(scheduled, plan)
+        return await self._delete_old(scheduled, plan, since)
+
+    async def _delete_old(
+        self, scheduled: ScheduledJob, plan: SchedulePlan, since: float
+    ) -> float | None:
+        """Delete the Jobs beyond the history; return the seconds until the next look."""
+        try:
+            await self._deletions.delete_old(scheduled, plan.deletions)
+        except KubeError as error:
+            left = self._remaining(plan, since)
+            if is_refusal(error):
+                # It lasts, so the next try is after a while. But a start may be due sooner.
+                error.retry_after_seconds = (
+                    REFUSED_SECONDS if left is None else min(REFUSED_SECONDS, left)
+                )
+            raise
+        left = self._remaining(plan, since)
+        if left is not None and len(plan.deletions) == DELETIONS_AT_ONCE:
+            return min(left, 1.0)  # there may be more
+        return left
+
+    def _remaining(self, plan: SchedulePlan, since: float) -> float | None:
+        """Return the seconds of the plan that are left; its requests may have taken long."""
         if plan.requeue_after is None:
             return None
-        # It counts from then on; the requests may have taken long, and a start is due.
         return max(plan.requeue_after - (self._clock.monotonic() - since), 0.0)
 
     def _refused_for(self, key: JobKey, scheduled: ScheduledJob, start: StartRun) -> float:

@@ -120,3 +120,33 @@ async def test_a_job_that_cannot_be_deleted_delays_no_start(server):
         assert len(jobs(server)) == 2
         await asyncio.sleep(7 * 60)
         assert len(jobs(server)) == 3
+
+
+async def test_the_time_that_a_refusal_takes_delays_no_start(server, reconciler):
+    scheduled = put_schedule(server, failedJobsHistoryLimit=0)
+    put_jobs(server, scheduled, 1, FAILED)
+    refuse(server, "nightly-0", times=10)
+    now = server.clock.now()
+    await asyncio.sleep(100 - now.second - now.microsecond / 1e6)
+    server.delay_next("GET", "/jobs.*scheduled-job%3Dnightly", 5)
+    with pytest.raises(Forbidden) as refused:
+        await reconciler.reconcile(KEY)
+    assert refused.value.retry_after_seconds == pytest.approx(15, abs=1.1)
+
+
+async def test_many_jobs_that_cannot_be_deleted_are_not_tried_each_second(server, reconciler):
+    scheduled = put_schedule(server, suspend=True, failedJobsHistoryLimit=0)
+    put_jobs(server, scheduled, 25, FAILED)
+    refuse(server, "nightly-", times=100)
+    with pytest.raises(Forbidden) as refused:
+        await reconciler.reconcile(KEY)
+    assert refused.value.retry_after_seconds > 15
+
+
+async def test_many_jobs_beyond_the_history_are_deleted_soon_after_each_other(server, reconciler):
+    scheduled = put_schedule(server, suspend=True, failedJobsHistoryLimit=0)
+    put_jobs(server, scheduled, 25, FAILED)
+    assert await reconciler.reconcile(KEY) == 1.0
+    assert len(jobs(server)) == 5
+    await reconciler.reconcile(KEY)
+    assert jobs(server) == []

@@ -256,8 +256,6 @@ def _finish(
         # From then on the start is missed, and the status says so.
         waits.append((starts.due - now).total_seconds() + limit + _AFTER_DEADLINE_SECONDS)
     deletions, read_at = _excess(snapshot, now)
-    if len(deletions) == DELETIONS_AT_ONCE:
-        waits.append(1.0)
     if read_at is not None:
         waits.append((read_at - now).total_seconds())
     event = ScheduleEvent(is_warning=reason in _WARNINGS, reason=reason, message=message)
