@@ -142,7 +142,8 @@ def _words_about_omitted(view: RunView) -> list[str]:
         return []
     left = len(names) - _RESULTS_SHOWN
     shown = ", ".join(names[:_RESULTS_SHOWN]) + (f" and {left} more" if left > 0 else "")
-    return [_of_nodes(nodes, f"lack {shown}, too long or not listed in spec.results")]
+    why = "too long or not listed in spec.results"
+    return [_of_nodes(nodes, f"lack some that are {why} ({shown})")]
 
 
 def _of_nodes(names: list[str], what: str) -> str:

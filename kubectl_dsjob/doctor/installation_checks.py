@@ -27,34 +27,54 @@ async def check_installations(
     own = await read(client, DEPLOYMENTS, CONTROLLER, system)
     if isinstance(own, Missing):
         return []
-    found = judge_watch(own, namespace)
     listed = await read_all(client, Selection(DEPLOYMENTS, None, LABELS), _DEPLOYMENTS_LIMIT)
-    if isinstance(listed, Missing):
-        return found
-    others = [each for each in listed[0] if acts_on_same_jobs(own, each)]
+    candidates = [] if isinstance(listed, Missing) else listed[0]
     # A tenant can give a Deployment this name and label, and not a namespace.
-    real = [each for each in others if await is_system_namespace(client, _place(each))]
-    return found + judge_others(real, system)
+    others = [
+        each
+        for each in candidates
+        if _is_another(own, each) and await is_system_namespace(client, _place(each))
+    ]
+    rivals = [each for each in others if acts_on_same_jobs(own, each)]
+    return judge_watch(own, others, namespace) + judge_others(rivals, system)
 
 
-def judge_watch(own: Mapping[str, Any], namespace: str | None) -> list[Finding]:
+def judge_watch(
+    own: Mapping[str, Any], others: Sequence[Mapping[str, Any]], namespace: str | None
+) -> list[Finding]:
     """Return a finding if the controller does not look after a namespace. Pure."""
-    watched = watched_namespaces(own)
-    if namespace is None or not watched or namespace in watched:
+    if namespace is None or _looks_after(own, namespace):
         return []
+    if elsewhere := [_place(each) for each in others if _looks_after(each, namespace)]:
+        text = f"the controller in namespace {elsewhere[0]} looks after namespace {namespace}"
+        way = f"To check that one: kubectl dsjob doctor{CLUSTER} --system-namespace {elsewhere[0]}"
+        return [Finding(Area.PROGRAMS, Level.NOTE, text, way)]
     text = (
-        f"the controller does not look after namespace {namespace}: no Job starts there. "
-        f"It looks after: {', '.join(watched)}"
+        f"no controller that was found looks after namespace {namespace}: no Job starts there. "
+        f"{CONTROLLER} looks after: {', '.join(watched_namespaces(own))}"
     )
     way = f"Use one of these, or add it to WATCH_NAMESPACES and NAMESPACE of {CONTROLLER}."
     return [Finding(Area.PROGRAMS, Level.NOTE, text, way)]
 
 
+def _looks_after(controller: Mapping[str, Any], namespace: str) -> bool:
+    watched = watched_namespaces(controller)
+    return not watched or namespace in watched
+
+
+def _is_another(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether another Deployment is a controller with pods."""
+    is_controller = other["metadata"]["name"] == CONTROLLER
+    return is_controller and _place(other) != _place(own) and _has_pods(other)
+
+
+def _has_pods(controller: Mapping[str, Any]) -> bool:
+    return bool(controller["spec"].get("replicas", 1))
+
+
 def acts_on_same_jobs(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether another Deployment is a controller that looks after Jobs of this one. Pure."""
-    if other["metadata"]["name"] != CONTROLLER or _place(other) == _place(own):
-        return False
-    if other["spec"].get("replicas", 1) == 0:
+    if not _is_another(own, other) or not _has_pods(own):
         return False
     left, right = watched_namespaces(own), watched_namespaces(other)
     return not left or not right or not set(left).isdisjoint(right)

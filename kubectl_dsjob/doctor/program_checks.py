@@ -188,7 +188,10 @@ def judge_lease(
         return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
     holder = spec["holderIdentity"]
     if renewed - now > timedelta(seconds=_CLOCK_SECONDS):
-        text = f"{holder} does not renew the Lease {name}, of a time to come: {_WORK[name]}"
+        text = (
+            f"{holder} does not renew the Lease {name}, whose last renewal is in the future by "
+            f"your clock: {_WORK[name]}"
+        )
         return Finding(Area.PROGRAMS, Level.PROBLEM, text, way)
     if now - renewed > timedelta(seconds=seconds + _CLOCK_SECONDS):
         age = duration((now - renewed).total_seconds())

@@ -53,8 +53,14 @@ def find_cause(deployment: Mapping[str, Any], pods: Sequence[Mapping[str, Any]])
         if each.get("type") == "ReplicaFailure" and each.get("status") == "True":
             refused = f"its pods are refused: {each.get('message') or each.get('reason')}"
             return Cause(refused, is_refused=True)
+    # An evicted pod stays for a time, and its ReplicaSet has made another one in its place.
+    pods = [each for each in pods if not _has_ended(each)] or pods
     causes = [found for judge in (_of_start, _of_readiness) for found in map(judge, pods) if found]
     return causes[0] if causes else None
+
+
+def _has_ended(pod: Mapping[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
 
 
 def _of_start(pod: Mapping[str, Any]) -> Cause | None:

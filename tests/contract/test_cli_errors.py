@@ -143,8 +143,8 @@ async def test_results_that_the_report_lacks_are_not_said_to_be_none(
     }
     server.put(JOB_REPORTS, body)
     answer = await reading.results(target, "sweep", Output.TABLE)
-    why = "too long or not listed in spec.results"
-    assert answer.words == f"The results of 1 node lack {names_shown}, {why}: n1"
+    why = "some that are too long or not listed in spec.results"
+    assert answer.words == f"The results of 1 node lack {why} ({names_shown}): n1"
 
 
 async def test_wait_gives_up_when_the_server_stays_away(server, target, running, monkeypatch):

@@ -160,6 +160,18 @@ def test_an_init_container_that_is_done_is_no_cause():
     assert found.message.endswith("no node completes")
 
 
+def test_an_evicted_pod_is_no_cause_beside_one_that_should_run():
+    """Pods that were evicted stay, and their ReplicaSet has made others."""
+    ended = {"name": "c", "state": {"terminated": {"exitCode": 137}}}
+    evicted = {"status": {"phase": "Failed", "containerStatuses": [ended]}}
+    unscheduled = {"type": "PodScheduled", "status": "False", "message": "no node"}
+    pending = {"status": {"phase": "Pending", "conditions": [unscheduled]}}
+    found = program_checks.judge_deployment(deployment(ready=0), [evicted, pending])
+    assert found.message.endswith(": a pod is not scheduled: no node")
+    alone = program_checks.judge_deployment(deployment(ready=0), [evicted])
+    assert "it ended with exit code 137" in alone.message
+
+
 def test_a_terminator_that_no_deployment_has_is_named():
     split = deployment(containers=("controller",))
     [found] = program_checks.judge_terminator([split, Missing.ABSENT], "sys")
@@ -223,7 +235,7 @@ def lease_of(minutes, holder="p"):
 def test_a_lease_of_a_time_to_come_is_not_held_for_that():
     """The clock of the user is behind, and says nothing of its age."""
     found = program_checks.judge_lease(lease_of(-5), CONTROLLER, "sys", NOW)
-    assert (found.level, "does not renew" in found.message) == (Level.PROBLEM, True)
+    assert (found.level, "in the future" in found.message) == (Level.PROBLEM, True)
 
 
 @pytest.mark.parametrize(
@@ -339,12 +351,19 @@ def watching(*names, namespace="sys", replicas=1):
 
 
 def test_a_namespace_that_the_controller_does_not_look_after_is_named():
-    [found] = installation_checks.judge_watch(watching("team-a"), "team-b")
+    [found] = installation_checks.judge_watch(watching("team-a"), (), "team-b")
     assert found.level == Level.NOTE
-    assert "does not look after namespace team-b" in found.message
-    assert installation_checks.judge_watch(watching("team-a"), "team-a") == []
-    assert installation_checks.judge_watch(watching(), "team-b") == []
-    assert installation_checks.judge_watch(watching("team-a"), None) == []
+    assert "looks after namespace team-b: no Job starts there" in found.message
+    assert installation_checks.judge_watch(watching("team-a"), (), "team-a") == []
+    assert installation_checks.judge_watch(watching(), (), "team-b") == []
+    assert installation_checks.judge_watch(watching("team-a"), (), None) == []
+
+
+@pytest.mark.parametrize("other", [watching("team-b", namespace="b"), watching(namespace="b")])
+def test_a_namespace_that_another_controller_looks_after_is_not_said_to_have_none(other):
+    [found] = installation_checks.judge_watch(watching("team-a"), [other], "team-b")
+    assert (found.level, "no Job starts" in found.message) == (Level.NOTE, False)
+    assert found.way_out.endswith(" --system-namespace b")
 
 
 @pytest.mark.parametrize(
@@ -354,6 +373,7 @@ def test_a_namespace_that_the_controller_does_not_look_after_is_named():
         (watching("x", "y"), watching("y", namespace="b"), True),
         (watching("x"), watching("y", namespace="b"), False),
         (watching(), watching(namespace="b", replicas=0), False),
+        (watching(replicas=0), watching(namespace="b"), False),
         (watching(), watching(), False),
     ],
 )
