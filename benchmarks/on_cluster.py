@@ -10,9 +10,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from benchmarks.processes import OURS, SYSTEM
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.errors import KubeError, NotFound
-from daemonset_job.kube.client.resource import NAMESPACES, Resource
+from daemonset_job.kube.client.resource import NAMESPACES, PODS, Resource
 from daemonset_job.kube.client.selection import Selection
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,6 +101,29 @@ async def temporary_namespace(client: KubeClient, prefix: str) -> AsyncIterator[
     finally:
         with suppress(KubeError, NotFound):
             await client.delete(NAMESPACES, name)
+
+
+async def read_metrics(client: KubeClient) -> dict[str, str]:
+    """Return what both programs say at /metrics, by the name of the program."""
+    found = await client.list(PODS, SYSTEM, label_selector="app.kubernetes.io/name=daemonset-job")
+    (pod,) = [each["metadata"]["name"] for each in found["items"]]
+    ports = zip(OURS, (8080, 8081), strict=True)
+    return {name: await _read_metrics(pod, port) for name, port in ports}
+
+
+async def _read_metrics(pod: str, port: int) -> str:
+    path = f"/api/v1/namespaces/{SYSTEM}/pods/{pod}:{port}/proxy/metrics"
+    process = await asyncio.create_subprocess_exec(
+        "kubectl",
+        "--kubeconfig",
+        str(STATE / "kubeconfig"),
+        "get",
+        "--raw",
+        path,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    return output.decode()
 
 
 def write_log(text: str) -> None:

@@ -132,7 +132,9 @@ def _judge_desired(
     missing = []
     for node, uid in sorted(desired_nodes(run, history).items()):
         entry = evidence.get(node, {})
-        if entry.get("completedAt") and entry.get("nodeUID") == uid:
+        # A machine that was registered in its place after the end may have replaced its entry.
+        uids = {uid} | _later_uids(run, history, node)
+        if entry.get("completedAt") and entry.get("nodeUID") in uids:
             continue
         if run.wish.may_fail_on_nodes and states.get(node, {}).get("state") == "Failed":
             continue
@@ -145,6 +147,14 @@ def _judge_desired(
         else (f"{len(missing)} nodes were desired and have")
     )
     return [f"{words} not completed: {', '.join(missing)}"]
+
+
+def _later_uids(run: JobRun, history: NodeHistory, node: str) -> set[str]:
+    """Return the UIDs that a node had from the end of the run until its Job was gone."""
+    if run.ended_at is None or run.gone_at is None:
+        return set()
+    states = history.during(node, run.ended_at, run.gone_at + POLL_SECONDS)
+    return {state.uid for state in states if state is not None}
 
 
 def _judge_proof(run: JobRun, evidence: Mapping[str, Mapping[str, Any]]) -> list[str]:

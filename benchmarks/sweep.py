@@ -35,11 +35,11 @@ from typing import Any
 from benchmarks.on_cluster import (
     ROOT,
     RUN_SECONDS,
-    STATE,
     BenchmarkError,
     Observer,
     connect,
     observing,
+    read_metrics,
     run_benchmark,
     temporary_namespace,
     write_log,
@@ -47,7 +47,6 @@ from benchmarks.on_cluster import (
 from benchmarks.pairs import compare_with_floor, order_of_round, table
 from benchmarks.processes import (
     OURS,
-    SYSTEM,
     Nodes,
     Sample,
     machine_cpu_seconds,
@@ -193,30 +192,9 @@ class Bench:
         return await asyncio.to_thread(self.hosts.sample, reset_peaks=reset_peaks)
 
     async def _counters(self) -> dict[str, Any]:
-        page = await self.client.list(
-            PODS, SYSTEM, label_selector="app.kubernetes.io/name=daemonset-job"
-        )
-        (pod,) = [p["metadata"]["name"] for p in page["items"]]
-        texts = {
-            name: await self._metrics(pod, port)
-            for name, port in zip(OURS, (8080, 8081), strict=True)
-        }
+        texts = await read_metrics(self.client)
         counts: dict[str, Any] = {name: parse_requests(text) for name, text in texts.items()}
         return {**counts, "log_bytes": parse_log_bytes(texts["terminator"])}
-
-    async def _metrics(self, pod: str, port: int) -> str:
-        path = f"/api/v1/namespaces/{SYSTEM}/pods/{pod}:{port}/proxy/metrics"
-        process = await asyncio.create_subprocess_exec(
-            "kubectl",
-            "--kubeconfig",
-            str(STATE / "kubeconfig"),
-            "get",
-            "--raw",
-            path,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        output, _ = await process.communicate()
-        return output.decode()
 
     async def _check_report(self, uid: str, results: dict[str, str]) -> list[int]:
         """Return the size of each shard of a complete report, and remove it; raises otherwise."""

@@ -35,8 +35,8 @@ async def check_installations(
         for each in candidates
         if _is_another(own, each) and await is_system_namespace(client, _place(each))
     ]
-    rivals = [each for each in others if acts_on_same_jobs(own, each)]
-    return judge_watch(own, others, namespace) + judge_others(rivals, system)
+    same = [each for each in others if acts_on_same_jobs(own, each)]
+    return judge_watch(own, others, namespace) + judge_others(same, system)
 
 
 def judge_watch(

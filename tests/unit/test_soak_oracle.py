@@ -68,6 +68,17 @@ def test_the_evidence_of_a_former_node_of_that_name_proves_nothing(history):
     assert judge(run(), history, []) == ["1 node was desired and has not completed: n1"]
 
 
+def test_a_machine_that_comes_after_the_end_may_replace_the_evidence_of_a_node(history):
+    """The Job is kept as long as the DaemonSet has pods on nodes that are gone."""
+    late = report()
+    late["evidence"]["n1"]["nodeUID"] = "other"
+    assert judge(run(reports=[late]), history, []) != []
+    history.observe(END + 20, [node("n0"), node("fake-0")])
+    history.observe(END + 40, [node("n0"), node("n1", uid="other"), node("fake-0")])
+    assert judge(run(reports=[late], gone_at=END + 30), history, []) != []
+    assert judge(run(reports=[late], gone_at=END + 45), history, []) == []
+
+
 def test_an_edit_that_was_taken_counts_however_late(history):
     nodes = {"include": ["n0"]}
     narrow = run(reports=[report(completed=("n0",))], starts={"n0": run().starts["n0"], "n1": []})
