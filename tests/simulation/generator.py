@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.simulation import (
     changed_rollouts,
+    changed_schedules,
     corrections,
     crowded_rollouts,
     drains,
@@ -62,6 +63,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (changed_schedules.FIRST_SEED, "changed schedules", changed_schedules.with_changed_schedules),
     (lost_logs.FIRST_SEED, "lost logs", lost_logs.with_lost_logs),
     (changed_rollouts.FIRST_SEED, "changed rollouts", changed_rollouts.with_changed_rollouts),
     (

@@ -125,6 +125,17 @@ class JobPlan:
         return bool(self.spec.get("completion", {}).get("policy") == "Continuous")
 
 
+def cron_of(minutes: str) -> str:
+    """Return the `spec.schedule` with starts in these minutes of the first hour, "5,7"."""
+    return f"{minutes} {EPOCH.hour} * * *"
+
+
+def moments_of(cron: str) -> tuple[float, ...]:
+    """Return the starts of a `spec.schedule` of that form, in seconds from the beginning."""
+    minutes = map(int, cron.split(maxsplit=1)[0].split(","))
+    return tuple(60.0 * (each - EPOCH.minute) - EPOCH.second for each in minutes)
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduledPlan:
     """A ScheduledJob that a user applies: its raw spec but for the template, and what a run is.
@@ -141,13 +152,13 @@ class ScheduledPlan:
     @property
     def raw_spec(self) -> Raw:
         """The spec as the user applies it."""
-        schedule = f"{','.join(map(str, self.minutes))} {EPOCH.hour} * * *"
+        schedule = cron_of(",".join(map(str, self.minutes)))
         return {**self.spec, "schedule": schedule, "jobTemplate": {"spec": self.run.spec}}
 
     @property
     def moments(self) -> tuple[float, ...]:
         """When runs start, in seconds from the beginning of the simulation."""
-        return tuple(60.0 * (each - EPOCH.minute) - EPOCH.second for each in self.minutes)
+        return moments_of(self.raw_spec["schedule"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +191,8 @@ class Disturbance:
     """Something that happens at a time: `kind` says what, see `disturbances`.
 
     `who` is a process ("controller", "terminator"). For what users do to a Job it is the key of the
-    Job, "" for the first one. `what` is a resource or a node, `mode` how, and `seconds` how long.
+    Job, "" for the first one. For an edit of a ScheduledJob it is the new value of the field
+    `mode`. `what` is a resource or a node, `mode` how, and `seconds` how long.
     Where that makes sense, 0 seconds means permanently.
     """
 
@@ -222,8 +234,16 @@ class Schedule:
     def quiet_from(self) -> float:
         """The time after which nothing disturbs the run any more."""
         last = max((d.at + min(d.seconds, 120.0) for d in self.disturbances), default=0.0)
-        starts = [moment for each in self.scheduled for moment in each.moments]
-        return max(last, *starts, *(job.created_at for job in self.jobs)) + 5.0
+        return max(last, *self.start_moments, *(job.created_at for job in self.jobs)) + 5.0
+
+    @property
+    def start_moments(self) -> tuple[float, ...]:
+        """When ScheduledJobs may start something, by the schedules that they have or get."""
+        found = {moment for each in self.scheduled for moment in each.moments}
+        for each in self.disturbances:
+            if (each.kind, each.mode) == ("edit_schedule", "schedule"):
+                found.update(moments_of(cron_of(each.who)))
+        return tuple(sorted(found))
 
     def job(self, key: str) -> JobPlan | None:
         """Return the plan of the Job of that key (the first one's for ""), None for none."""

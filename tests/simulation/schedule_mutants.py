@@ -79,6 +79,34 @@ def forgets_starts() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def trusts_the_time_of_creation() -> Iterator[None]:
+    """No start is before the creation by the clock of the API server, which may be ahead."""
+
+    def find(scheduled: ScheduledJob, now: datetime) -> Starts:
+        times = (scheduled.created_at, scheduled.status.last_schedule_time)
+        latest = max((each for each in times if each is not None), default=None)
+        status = replace(scheduled.status, last_schedule_time=latest)
+        return find_starts(replace(scheduled, status=status), now)
+
+    with patch.object(decide, "find_starts", find):
+        yield
+
+
+@contextmanager
+def makes_up_for_changed_schedules() -> Iterator[None]:
+    """A schedule that was changed counts as if the ScheduledJob had had it from the beginning."""
+
+    def find(scheduled: ScheduledJob, now: datetime) -> Starts:
+        created = scheduled.created_at
+        since = now if created is None else min(created, now)
+        status = replace(scheduled.status, schedule_time=since)
+        return find_starts(replace(scheduled, status=status), now)
+
+    with patch.object(decide, "find_starts", find):
+        yield
+
+
 SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
     starts_again,
     ignores_deadlines_of_starts,
@@ -86,4 +114,6 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
     ignores_suspended_schedules,
     keeps_all_runs,
     forgets_starts,
+    trusts_the_time_of_creation,
+    makes_up_for_changed_schedules,
 )

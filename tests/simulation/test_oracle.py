@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 # What the modules of the oracle share; each of the others holds an invariant.
 SHARED = {
     *("__init__", "core", "demand", "demands", "departures", "ending_pods", "facts", "invariant"),
-    *("node_versions", "started_nodes", "sufficiency", "turn_specs"),
+    *("node_versions", "schedule_edits", "started_nodes", "sufficiency", "turn_specs"),
 }
 ALL_MUTANTS = {**MUTANTS, **{defect.mutant.__name__: defect.mutant for defect in DEFECTS}}
 

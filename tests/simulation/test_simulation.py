@@ -12,6 +12,7 @@ import pytest
 from job_controller.core.state import counting as tally
 from tests.simulation import (
     changed_rollouts,
+    changed_schedules,
     corrections,
     crowded_rollouts,
     drains,
@@ -64,9 +65,12 @@ UNDONE_SELECTIONS = range(undone_selections.FIRST_SEED, undone_selections.FIRST_
 INTERRUPTED_EXITS = range(interrupted_exits.FIRST_SEED, interrupted_exits.FIRST_SEED + 24)
 # Those with changes of rollouts that are at work.
 CHANGED_ROLLOUTS = range(changed_rollouts.FIRST_SEED, changed_rollouts.FIRST_SEED + 24)
+# Those with edits of a ScheduledJob, and with wrong clocks.
+CHANGED_SCHEDULES = range(changed_schedules.FIRST_SEED, changed_schedules.FIRST_SEED + 30)
 # Those whose tasks lose their logs when they have ended.
 LOST_LOGS = range(lost_logs.FIRST_SEED, lost_logs.FIRST_SEED + 24)
-# Those of CORRECTED, DRAINED and SCHEDULED are judged by the tests that look at them.
+# Those of CORRECTED, DRAINED, SCHEDULED and CHANGED_SCHEDULES are judged by the tests that look at
+# them.
 RANGES = {
     "plain": range(SCHEDULES),
     "holds": HELD,
@@ -219,6 +223,7 @@ RARE = {
     "finds_daemon_set_by_name": 10,
     "records_results_of_first_node": 10,
     "sets_no_timers": 7,
+    "makes_up_for_changed_schedules": changed_schedules.FIRST_SEED + 4,
     "leaves_orphans": orphans.FIRST_SEED + 86,
 }
 
@@ -270,6 +275,24 @@ def test_runs_of_scheduled_jobs_start_and_overlap():
     for schedule in map(generate_schedule, SCHEDULED):
         assert not simulate(schedule, look=look).violations, schedule.seed
     assert set(counts) == {"started", "several", "Allow", "Forbid", "Replace"}
+    assert min(counts.values()) >= 2, counts
+
+
+def test_edited_scheduled_jobs_start_as_asked_also_with_wrong_clocks():
+    counts = Counter()
+
+    def look(world):
+        schedules, plan = world.oracle.schedules, world.schedule
+        counts["started"] += any(schedules.made.values())
+        counts["undisturbed"] += schedules.undisturbed > 0
+        counts["ahead"] += min(plan.api_skews) > 0
+        counts["behind"] += max(plan.api_skews) < 0
+        counts.update({d.mode for d in plan.disturbances if d.kind == "edit_schedule"})
+
+    for schedule in map(generate_schedule, CHANGED_SCHEDULES):
+        assert not simulate(schedule, look=look).violations, schedule.seed
+    kinds = {"started", "undisturbed", "ahead", "behind", *changed_schedules.FIELDS}
+    assert set(counts) == kinds
     assert min(counts.values()) >= 2, counts
 
 
