@@ -107,6 +107,18 @@ def makes_up_for_changed_schedules() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def counts_changes_from_their_reading() -> Iterator[None]:
+    """A change of the schedule counts from when it is read, and not from when it was written."""
+
+    def decide_late(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
+        scheduled = replace(snapshot.scheduled, spec_time=None)
+        return decide_schedule(replace(snapshot, scheduled=scheduled), now)
+
+    with patch.object(reconciler, "decide_schedule", decide_late):
+        yield
+
+
 SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
     starts_again,
     ignores_deadlines_of_starts,
@@ -116,4 +128,5 @@ SCHEDULE_MUTANTS: tuple[Mutant, ...] = (
     forgets_starts,
     trusts_the_time_of_creation,
     makes_up_for_changed_schedules,
+    counts_changes_from_their_reading,
 )

@@ -224,6 +224,7 @@ RARE = {
     "records_results_of_first_node": 10,
     "sets_no_timers": 7,
     "makes_up_for_changed_schedules": changed_schedules.FIRST_SEED + 4,
+    "counts_changes_from_their_reading": changed_schedules.FIRST_SEED + 2620,
     "leaves_orphans": orphans.FIRST_SEED + 86,
 }
 

@@ -48,6 +48,14 @@ class Specs:
             number -= 1
         return self.specs[number][0]
 
+    def origin(self, number: int) -> float:
+        """Return since when the schedule of a spec was that, but for what was not recorded."""
+        while self.is_undone(number):
+            begin, text = self.begin(number), self._text(number)
+            before = [i for i, (at, _) in enumerate(self.specs) if at < begin]
+            number = max((i for i in before if self._text(i) == text), default=0)
+        return self.begin(number)
+
     def is_undone(self, number: int) -> bool:
         """Return whether a schedule came back before the one in between was recorded."""
         begin = self.begin(number)

@@ -72,6 +72,8 @@ INVARIANTS = (
 # What was so for less is known to no reconcile for sure: a request may be late, and answered late.
 READ_SECONDS = 12.0
 PROMPT_SECONDS = 20.0
+# An edit this many seconds before a start is read before it.
+SETTLED_SECONDS = 5.0
 # What waits for a request that it disturbs.
 PENDING = {"crash_on", "fail"}
 FINAL = {"Succeeded", "Failed"}
@@ -114,7 +116,7 @@ class Schedules:
             if self._open(uid):
                 self.overlaps.add(spec["concurrencyPolicy"])
             is_free = spec["concurrencyPolicy"] != "Forbid" or not self._open(uid)
-            is_settled = known.specs[-1][0] < moment - PROMPT_SECONDS
+            is_settled = known.specs[-1][0] < moment - SETTLED_SECONDS
             number = len(known.specs) - 1
             is_due = moment in known.moments(number, after=known.begin(number))
             if is_due and is_free and is_settled and not spec.get("suspend"):
@@ -182,7 +184,7 @@ class Schedules:
                 return True
             if moment in specs.moments(number, after=begin + min(specs.skew, 0.0)):
                 reasons.add("clock behind")
-            elif specs.is_undone(number):
+            elif moment in specs.moments(number, after=specs.origin(number) + min(specs.skew, 0.0)):
                 reasons.add("undone")
         if "clock behind" in reasons:
             self._oracle.excuse("starts once", "clock behind")
