@@ -11,6 +11,7 @@ from daemonset_job.api.reasons import ProgressingReason
 from daemonset_job.api.rollout import Check, Rollout, Step
 from daemonset_job.api.states import ConditionType
 from daemonset_job.kube.client.messages import clean_text
+from kubectl_dsjob.tables import counted
 
 # Of an image with its arguments, and of any other text of the author.
 _TASK_LIMIT: Final = 160
@@ -34,8 +35,7 @@ def plan_words(job: Job) -> str:
 
 def _task(spec: JobSpec) -> str:
     if spec.script is not None:
-        count = len(spec.script.splitlines())
-        words = f"a script of {count} line{'' if count == 1 else 's'}"
+        words = f"a script of {counted(len(spec.script.splitlines()), 'line')}"
     elif spec.script_from is not None:
         source = spec.script_from
         key, name = (clean_text(each, _TEXT_LIMIT) for each in (source.key, source.name))

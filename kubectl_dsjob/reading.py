@@ -31,6 +31,7 @@ from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.patience import PatientReader
 from kubectl_dsjob.run_view import RunView, view_run
 from kubectl_dsjob.status_text import next_step, status_screen
+from kubectl_dsjob.tables import counted
 from kubectl_dsjob.target import Target
 
 POLL_SECONDS = 1.0
@@ -148,8 +149,7 @@ def _words_about_omitted(view: RunView) -> list[str]:
 
 def _of_nodes(names: list[str], what: str) -> str:
     """Return a sentence about the results of these nodes."""
-    count = f"{len(names)} node{'' if len(names) == 1 else 's'}"
-    return f"The results of {count} {what}: {fold(names, limit=_NAMES_LIMIT)}"
+    return f"The results of {counted(len(names), 'node')} {what}: {fold(names, limit=_NAMES_LIMIT)}"
 
 
 async def history(target: Target, name: str, output: Output) -> Answer:

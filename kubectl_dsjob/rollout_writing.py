@@ -15,6 +15,7 @@ from kubectl_dsjob.edge import Answer
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.proposals import at_job
+from kubectl_dsjob.tables import counted
 from kubectl_dsjob.target import Target
 from kubectl_dsjob.writing import check_going_on, patch_job
 
@@ -29,8 +30,9 @@ async def approve(target: Target, name: str, step: int | None) -> Answer:
         steps = len(job.spec.rollout.steps) if job.spec.rollout else 0
         if number > steps:
             way = f"See which one it is in: {_status_command(job)}"
-            count = f"{steps} step{'' if steps == 1 else 's'}"
-            raise CliError(f"{job.name} has {count}, no step {number}", way, ExitCode.USAGE)
+            raise CliError(
+                f"{job.name} has {counted(steps, 'step')}, no step {number}", way, ExitCode.USAGE
+            )
         approved.append(number)
         return _annotation(names.ANNOTATION_APPROVE, str(number))
 

@@ -67,6 +67,11 @@ def duration(seconds: float) -> str:
     return "".join(parts) or "0s"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things with their noun, such as `1 node` and `2 nodes`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def shorten(text: str, width: int) -> str:
     """Return a text that takes at most `width` columns of a terminal."""
     if cell_len(text) <= width:

@@ -26,6 +26,7 @@ from kubectl_dsjob.bundle.problems import clean, errors, format_problems
 from kubectl_dsjob.edge import say
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
+from kubectl_dsjob.tables import counted
 
 _LEFT_OUT_SHOWN = 5
 
@@ -118,9 +119,8 @@ async def _checked(wish: ImageWish) -> AsyncIterator[tuple[Built, Path]]:
         if problems:
             say(format_problems(problems))
         if count := len(errors(problems)):
-            found = "1 error" if count == 1 else f"{count} errors"
             raise CliError(
-                f"{clean(str(wish.folder))} has {found}, nothing was built",
+                f"{clean(str(wish.folder))} has {counted(count, 'error')}, nothing was built",
                 "Correct what is listed above, and repeat the command.",
             )
         if folder.left_out:

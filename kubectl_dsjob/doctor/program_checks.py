@@ -71,17 +71,18 @@ def judge_terminator(
 
     It is in the controller's, unless the system is split.
     """
-    containers = [
-        container.get("name")
-        for each in deployments
-        if not isinstance(each, Missing)
-        for container in each["spec"]["template"]["spec"]["containers"]
-    ]
-    if Missing.FORBIDDEN in deployments or TERMINATOR.rpartition("-")[2] in containers:
+    known = [each for each in deployments if not isinstance(each, Missing)]
+    if Missing.FORBIDDEN in deployments or any(TERMINATOR in _programs(each) for each in known):
         return []
     text = f"no Deployment in namespace {namespace} has a terminator: {_WORK[TERMINATOR]}"
     way = f"Apply the manifests again: kubectl dsjob upgrade{CLUSTER}, or your kustomization."
     return [Finding(Area.PROGRAMS, Level.PROBLEM, text, way)]
+
+
+def _programs(deployment: Mapping[str, Any]) -> list[str]:
+    """Return which of both programs the pods of a Deployment have; both, unless it is split."""
+    containers = [c.get("name") for c in deployment["spec"]["template"]["spec"]["containers"]]
+    return [each for each in (CONTROLLER, TERMINATOR) if each.rpartition("-")[2] in containers]
 
 
 def judge_deployment(deployment: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> Finding:
@@ -89,9 +90,7 @@ def judge_deployment(deployment: Mapping[str, Any], pods: Sequence[Mapping[str, 
     metadata, spec = deployment["metadata"], deployment["spec"]
     name, namespace = metadata["name"], metadata["namespace"]
     status = deployment.get("status") or {}
-    # The terminator is in the controller's Deployment, unless it is split.
-    containers = [c.get("name") for c in spec["template"]["spec"]["containers"]]
-    there = [each for each in (CONTROLLER, TERMINATOR) if each.rpartition("-")[2] in containers]
+    there = _programs(deployment)
     who = " and ".join(each.rpartition("-")[2] for each in there)
     work = " and ".join(_WORK[each] for each in there)
     replicas, ready = int(spec.get("replicas", 1)), int(status.get("readyReplicas") or 0)

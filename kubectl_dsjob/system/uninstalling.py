@@ -37,6 +37,7 @@ from kubectl_dsjob.system.installed import (
 from kubectl_dsjob.system.kustomize import Manifest
 from kubectl_dsjob.system.render import SystemWish, component_names, component_objects, render
 from kubectl_dsjob.system.resources import CRDS, DEPLOYMENTS, resource_of, title
+from kubectl_dsjob.tables import counted
 from kubectl_dsjob.target import Target
 
 _POLL_SECONDS: Final = 0.5
@@ -244,11 +245,11 @@ def _has_jobs(schedules: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]
     return CliError(f"the cluster has {'; and '.join(found)}", way)
 
 
-def _count(objects: Sequence[object], kind: str) -> str:
-    return f"{len(objects)} {kind}{'' if len(objects) == 1 else 's'}"
-
-
 def _names(objects: Sequence[dict[str, Any]]) -> str:
     shown = [f"{o['metadata']['namespace']}/{o['metadata']['name']}" for o in objects[:_SHOWN]]
     more = f" and {len(objects) - _SHOWN} more" if len(objects) > _SHOWN else ""
     return ", ".join(shown) + more
+
+
+def _count(objects: Sequence[object], kind: str) -> str:
+    return counted(len(objects), kind)

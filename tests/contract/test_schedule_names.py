@@ -1,39 +1,21 @@
 """A start of a ScheduledJob whose name another Job has, or had."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from daemonset_job.api import names
 from daemonset_job.api.report import new_report, of_schedule
 from daemonset_job.kube.client.errors import Conflict
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, SCHEDULED_JOBS
 from job_controller.core.scheduled.starts import run_name
-from job_controller.core.settings import Settings
-from job_controller.dependencies import Dependencies
-from job_controller.schedules.metrics import ScheduleMetrics
-from job_controller.schedules.reconciler import ScheduleReconciler
 from tests.contract.controller_cluster import virtual_clock
+from tests.contract.schedule_fixtures import emitted, reconciler
 
-__all__ = ["virtual_clock"]
+__all__ = ["emitted", "reconciler", "virtual_clock"]
 
 pytestmark = [pytest.mark.looptime(end=20_000), pytest.mark.usefixtures("virtual_clock")]
 KEY = ("default", "nightly")
-
-
-@pytest.fixture
-def emitted():
-    """Return the reasons of events, in their order."""
-    return []
-
-
-@pytest.fixture
-def reconciler(server, client, emitted):
-    events = SimpleNamespace(emit=lambda _about, _type, reason, _message: emitted.append(reason))
-    metrics = ScheduleMetrics(CollectorRegistry(), lambda: 1)
-    return ScheduleReconciler(Dependencies(client, events, server.clock, None, Settings), metrics)
 
 
 async def due_start(server):

@@ -1,22 +1,17 @@
 """A Job of a ScheduledJob whose deletion the API server refuses, as a policy may."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from daemonset_job.api import names
 from daemonset_job.api.owners import owner_reference
 from daemonset_job.kube.client.errors import Conflict, Forbidden
 from daemonset_job.kube.client.resource import JOBS, SCHEDULED_JOBS
-from job_controller.core.settings import Settings
-from job_controller.dependencies import Dependencies
-from job_controller.schedules.metrics import ScheduleMetrics
-from job_controller.schedules.reconciler import ScheduleReconciler
 from tests.contract.controller_cluster import running, virtual_clock
+from tests.contract.schedule_fixtures import emitted, reconciler
 
-__all__ = ["virtual_clock"]
+__all__ = ["emitted", "reconciler", "virtual_clock"]
 
 pytestmark = [pytest.mark.looptime(end=20_000), pytest.mark.usefixtures("virtual_clock")]
 KEY = ("default", "nightly")
@@ -52,19 +47,6 @@ def refuse(server, job, times=1):
 
 def jobs(server):
     return [job["metadata"]["name"] for job in server.list(JOBS)]
-
-
-@pytest.fixture
-def emitted():
-    """Return the reasons of events, in their order."""
-    return []
-
-
-@pytest.fixture
-def reconciler(server, client, emitted):
-    events = SimpleNamespace(emit=lambda _about, _type, reason, _message: emitted.append(reason))
-    metrics = ScheduleMetrics(CollectorRegistry(), lambda: 1)
-    return ScheduleReconciler(Dependencies(client, events, server.clock, None, Settings), metrics)
 
 
 async def test_a_run_that_cannot_be_replaced_is_told_and_tried_again(server, reconciler):

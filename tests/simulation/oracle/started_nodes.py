@@ -88,7 +88,10 @@ class StartedNodes:
             elif is_marked or record.get("state") in {"Active", "Unreachable", "Failed"}:
                 now_recorded.add(key)
                 self.recorded.setdefault(key, (now, where))
-                (self.taken_back.add if is_marked else self.taken_back.discard)(key)
+                if is_marked:
+                    self.taken_back.add(key)
+                else:
+                    self.taken_back.discard(key)
         for key, (_, found) in list(self.recorded.items()):
             if key[0] == job_uid and found == where and key not in now_recorded:
                 del self.recorded[key]
