@@ -376,6 +376,11 @@ def test_the_script_of_a_check_has_less_time_once_the_user_gives_it_less():
     assert "check scripts: approved" in found.excused
 
 
+def test_a_node_with_a_taint_keeps_its_step_after_a_change_of_the_selection():
+    """Another node had its turn in its place, and started as soon as it was back and completed."""
+    assert not simulate(generate_schedule(7_555_260)).violations
+
+
 def test_results_of_a_task_that_ends_after_a_reboot_are_kept():
     """Its log is read before its exit code counts, since the sandbox of before has ended."""
     assert not simulate(generate_schedule(10_000_002_333)).violations

@@ -17,6 +17,7 @@ from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from job_controller.core.state.absence import has_begun
+from job_controller.core.state.desired_count import matching_nodes
 from job_controller.core.state.left_nodes import find_chosen
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
@@ -69,8 +70,9 @@ def find_kept(snapshot: Snapshot, counts: NodeCounts) -> KeptNodes:
     left = begun - snapshot.nodes.keys()
     others = (begun & snapshot.nodes.keys()) - counts.desired_names
     selected = find_chosen(snapshot, others)
-    if _has_first_selection(snapshot):
-        left |= others - selected
+    # What a change of the Job has taken out does not match. Only a taint keeps the others off.
+    is_first = _has_first_selection(snapshot)
+    left |= (others if is_first else matching_nodes(snapshot, others)) - selected
     present = {
         name
         for name in of_steps.keys() & (counts.nodes.keys() | counts.absent.keys())

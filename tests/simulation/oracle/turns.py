@@ -335,7 +335,7 @@ class Turns:
     def find_omitted(self, job: Raw, names: Iterable[str]) -> set[str]:
         """Return those of these nodes that some version of an edited selection does not choose.
 
-        After an edit, one that leaves by a label or a taint does not count either.
+        After an edit, one that leaves by a label does not count either.
         """
         specs = list(self._oracle.completion.specs[job["metadata"]["uid"]].values())
         if all(intent.selection(spec) == intent.selection(specs[0]) for spec in specs):
@@ -346,7 +346,6 @@ class Turns:
             for name, raw in nodes.items()
             if raw is not None
             if not all(intent.matches(spec, raw) for spec in specs)
-            or not intent.placement(job["spec"], raw).should_run
         }
 
     def _is_of_another_time(self, job: Raw, run: PodRun, records: Raw) -> bool:
