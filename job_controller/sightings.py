@@ -12,6 +12,7 @@ from daemonset_job.api.job import JobKey
 from daemonset_job.api.states import NodeState
 from daemonset_job.runtime.clock import Clock
 from job_controller.core.owned_jobs.outcome import find_failed
+from job_controller.core.owned_jobs.rollback_targets import find_not_ready
 from job_controller.core.state.absence import find_tainted
 from job_controller.core.state.first_seen import (
     ObservedObjects,
@@ -69,6 +70,7 @@ def observe(snapshot: Snapshot) -> ObservedObjects:
             name for name, record in records.items() if record.state == NodeState.FAILED
         ),
         tainted=find_tainted(snapshot, pods),
+        not_ready=find_not_ready(snapshot),
         retry=snapshot.job.retry_request,
         without_node=pods_without_node(snapshot),
         has_ledger_room=has_ledger_room(snapshot),

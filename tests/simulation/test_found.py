@@ -426,3 +426,27 @@ def test_a_drain_fails_by_time_if_pods_come_back_that_tolerate_cordons():
     said = [words for *_, words in found.trace if "DrainTimedOut" in words]
     assert said
     assert "pods that tolerate cordons may come back" in said[0]
+
+
+def test_the_clock_of_a_node_does_not_leave_it_out_of_the_rollback():
+    """It was not Ready for 3 s while its failed task was ended, and its clock was behind."""
+    assert not simulate(generate_schedule(7_744_729)).violations
+
+
+@pytest.mark.parametrize("pods", ["DeleteFailed", "Delete"])
+def test_a_rollback_ends_if_its_only_node_is_away(pods):
+    """Nothing changes after the time in which the node may come back."""
+    spec = {
+        **SPEC,
+        "rollback": {"args": ["undo"]},
+        "failurePolicy": {"pods": pods},
+        "ttlSecondsAfterFinished": 3600,
+    }
+    down = Disturbance(20.0, "down", what="n0", seconds=900.0)
+    request = Disturbance(30.0, "roll_back", "default/sample")
+    left = []
+    drawn = schedule((NodePlan("n0", (Task("done", 1.0),)),), spec, down, request)
+    found = simulate(drawn, look=lambda world: left.extend(world.server.all(JOBS)))
+    conditions = [each for raw in left for each in raw["status"]["conditions"]]
+    ended = [each["reason"] for each in conditions if each["type"] == "RolledBack"]
+    assert (found.violations, ended) == ((), ["RolledBackPartly"])

@@ -47,6 +47,7 @@ from job_controller.core.owned_jobs.rollback_targets import (
 )
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.node_unreachable import is_away
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
@@ -93,10 +94,17 @@ def evaluate_rollback(
         requested_by=status.requested_by or _requested_by(job),
     )
     condition = Condition(ConditionType.ROLLED_BACK, is_over, reason, words)
-    waits = reason == RolledBackReason.ROLLBACK_WAITING
+    waits = reason == RolledBackReason.ROLLBACK_WAITING or (
+        reason == RolledBackReason.ROLLING_BACK and _may_lose_nodes(snapshot, targets)
+    )
     return RollbackState(
         status, _with_retry_hint(job, condition), action, _WAIT_SECONDS if waits else None
     )
+
+
+def _may_lose_nodes(snapshot: Snapshot, targets: Targets) -> bool:
+    """Return whether time alone may show that a node of the rollback is away."""
+    return any(is_away(snapshot.nodes[name]) for name in targets.started - targets.out_of_reach)
 
 
 _ENDS: Final = frozenset({RolledBackReason.ROLLED_BACK, RolledBackReason.ROLLED_BACK_PARTLY})

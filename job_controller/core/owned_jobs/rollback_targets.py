@@ -11,12 +11,13 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.states import NodeState
+from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.taints import Tolerations
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.exclusive import is_at_work
 from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.node_unreachable import is_away
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 _STARTED = frozenset({NodeState.ACTIVE, NodeState.COMPLETED})
@@ -80,6 +81,21 @@ def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targe
     )
 
 
+def find_not_ready(snapshot: Snapshot) -> frozenset[str]:
+    """Return the nodes that are not Ready, of all that a rollback may wait for or leave out.
+
+    Without a pod nothing else looks at them, and the rollback asks since when they are.
+    """
+    job = snapshot.job
+    if job.status.rollback is None or job.is_true(ConditionType.ROLLED_BACK):
+        return frozenset()
+    found = frozenset(name for name, node in snapshot.nodes.items() if is_away(node))
+    if not found:
+        return found
+    known = {pod.node_name for pod in snapshot.all_pods}
+    return found & (known | merge_records(snapshot).keys() | merge_evidence(snapshot).keys())
+
+
 def may_lack_pods(snapshot: Snapshot, counts: NodeCounts) -> bool:
     """Return whether a pod may start the task that the cache does not have.
 
@@ -131,10 +147,11 @@ def _is_away(snapshot: Snapshot, record: NodeRecord | None, name: str, now: date
     node = snapshot.nodes.get(name)
     if node is None:
         return True
-    if node.ready or node.ready_changed_at is None:
+    if not is_away(node):
         return False
     if record is not None and record.state == NodeState.UNREACHABLE:
         return True
     sighting = snapshot.seen.get(node_not_ready(node, snapshot.job.retry_request))
-    since = sighting.first if sighting is not None else node.ready_changed_at
-    return now >= add_seconds(since, snapshot.unreachable_seconds)
+    if sighting is None:
+        return False
+    return now >= add_seconds(sighting.first, snapshot.unreachable_seconds)

@@ -195,21 +195,23 @@ def shift_sightings(sightings: Sightings, step: timedelta) -> Sightings:
 class ObservedObjects:
     """The pods and nodes of a Job at one moment, each by the node's name.
 
-    `failed` are the names of nodes that are recorded as failed. `tainted` are those whose
-    condition keeps their pod off. `retry` is the Job's retry request. `without_node` are pods that
-    wait to be scheduled to nodes that do not exist. `has_ledger_room`: the evidence of each node
-    can be recorded. `without_results` are the UIDs of completed nodes that lack results. `draining`
-    is when the drains of nodes began by their records. `ending` are the names of nodes
-    without a current pod on which an earlier one has not ended. `waiting`: see `placement_wait`.
-    `failed_owned` are the UIDs of owned Jobs that have failed. `ended` is how many starts of the
-    task have ended by the records, by the UID of the pod. `ended_by_rule` are the UIDs of pods with
-    an end for which a rule fails the node.
+    `failed` are the names of nodes that are recorded as failed. `tainted` are those whose condition
+    keeps their pod off. `not_ready` are those that are not Ready, of a run that is rolled back.
+    `retry` is the Job's retry request. `without_node` are pods that wait to be scheduled to nodes
+    that do not exist. `has_ledger_room`: the evidence of each node can be recorded.
+    `without_results` are the UIDs of completed nodes that lack results. `draining` is when the
+    drains of nodes began by their records. `ending` are the names of nodes without a current pod on
+    which an earlier one has not ended. `waiting`: see `placement_wait`. `failed_owned` are the UIDs
+    of owned Jobs that have failed. `ended` is how many starts of the task have ended by the
+    records, by the UID of the pod. `ended_by_rule` are the UIDs of pods with an end for which a
+    rule fails the node.
     """
 
     pods: Mapping[str, Pod]
     nodes: Mapping[str, Node]
     failed: Collection[str] = ()
     tainted: Collection[str] = ()
+    not_ready: Collection[str] = ()
     retry: str = ""
     without_node: Collection[Pod] = ()
     has_ledger_room: bool = True
@@ -258,7 +260,8 @@ def update_sightings(
 
 def _facts_without_pod(observed: ObservedObjects) -> set[Fact]:
     """Return the facts for which no pod has to be looked at."""
-    holding = {node_not_ready(observed.nodes[name], observed.retry) for name in observed.tainted}
+    away = {*observed.tainted, *observed.not_ready}
+    holding = {node_not_ready(observed.nodes[name], observed.retry) for name in away}
     holding |= {pod_without_node(pod) for pod in observed.without_node}
     holding |= {results_missing(uid) for uid in observed.without_results}
     holding |= {ended_by_rule(uid) for uid in observed.ended_by_rule}

@@ -1,6 +1,12 @@
 """On which nodes a run is rolled back: those whose task started, by their UID."""
 
-from tests.unit.builders import gated_pod, make_node
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from job_controller.core.settings import Settings
+from tests.unit.builders import gated_pod, make_node, make_pod
 from tests.unit.core.rollbacks import RollbackWorld
 
 CONTINUE = {"action": "Continue"}
@@ -36,3 +42,76 @@ def test_a_node_that_failed_and_is_retried_is_rolled_back():
     world.step(6)
     assert world.started == ["a", "b", "c"]
     assert world.included() == ["a", "b", "c"]
+
+
+LIMIT = timedelta(seconds=Settings().timeouts.unreachable_seconds)
+
+
+def world_whose_task_is_stopped(**changes) -> RollbackWorld:
+    """Return a run that is to be rolled back; the failed task of b is being ended."""
+    world = RollbackWorld("a", "b", failurePolicy=CONTINUE, **changes)
+    world.run_until_failure("b")
+    world.ask()
+    world.put(replace(make_pod("b"), is_terminating=True))
+    world.step(3)
+    assert world.message == "the rollback waits for the tasks that are at work on b"
+    return world
+
+
+@pytest.mark.parametrize("has_pod", [True, False])
+def test_the_clock_of_a_node_does_not_leave_it_out(has_pod):
+    """It has not been Ready for a moment, by a clock that is an hour behind. Nothing desires it."""
+    world = world_whose_task_is_stopped()
+    world.lose("b")
+    world.seen = timedelta(seconds=1)
+    if not has_pod:
+        world.take_pod("b")
+    world.step(3)
+    if has_pod:
+        assert world.message == "the rollback waits for the tasks that are at work on b"
+        world.take_pod("b")
+        world.step(3)
+    assert world.included() == ["a", "b"]
+
+
+def test_a_clock_that_is_ahead_does_not_have_the_rollback_wait_for_a_node_that_is_away():
+    world = world_whose_task_is_stopped()
+    later = world.now + timedelta(hours=1)
+    node = world.cluster.nodes["b"]
+    world.cluster.nodes["b"] = replace(node, ready=False, ready_changed_at=later)
+    world.seen = LIMIT
+    world.step(3)
+    assert world.included() == ["a"]
+
+
+def test_the_clock_of_a_node_does_not_leave_it_out_when_there_is_no_daemon_set():
+    """With `failurePolicy.pods: Delete`, at the end of the run."""
+    world = RollbackWorld("a", "b", failurePolicy={"action": "Rollback", "pods": "Delete"})
+    world.step(2)
+    world.complete("a")
+    world.step(2)
+    world.fail("b")
+    world.step()
+    assert (world.phase, world.created) == ("Failed", [])
+    world.cluster.has_daemon_set, world.cluster.pods = False, []
+    world.lose("b")
+    world.seen = timedelta(seconds=1)
+    world.step(3)
+    assert world.included() == ["a", "b"]
+
+
+def test_a_rollback_looks_again_at_a_node_that_may_be_away():
+    """Its Job has no node to run on: without a look it would wait until something changes."""
+    world = world_whose_task_is_stopped()
+    world.take_pod("b")
+    world.step(3)
+    assert world.included() == ["a", "b"]
+    assert world.step().requeue_after is None
+    world.lose("a")
+    world.lose("b")
+    world.seen = timedelta(seconds=1)
+    assert world.step().requeue_after == 15.0
+    world.seen = LIMIT
+    world.step()
+    assert world.rolled_back == ("True", "RolledBackPartly")
+    assert world.step().requeue_after is None
