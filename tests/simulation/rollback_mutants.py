@@ -9,6 +9,7 @@ from unittest.mock import patch
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
+from daemonset_job.api.times import add_seconds
 from job_controller.core.owned_jobs import rollback, rollback_targets
 from job_controller.core.owned_jobs.rollback_targets import Targets
 from job_controller.core.state.node_counts import NodeCounts
@@ -60,9 +61,32 @@ def deletes_before_the_rollback() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def never_looks_for_lost_nodes() -> Iterator[None]:
+    """A rollback at work notices only with the next change that a node of it is away."""
+    with patch.object(rollback, "_may_lose_nodes", lambda _snapshot, _targets: False):
+        yield
+
+
+@contextmanager
+def trusts_the_clocks_of_nodes() -> Iterator[None]:
+    """For how long a node is away from a rollback counts from the time that its condition shows."""
+
+    def _is_away(snapshot: Snapshot, _record: NodeRecord | None, name: str, now: datetime) -> bool:
+        node = snapshot.nodes.get(name)
+        if node is None or node.ready or node.ready_changed_at is None:
+            return node is None
+        return now >= add_seconds(node.ready_changed_at, snapshot.unreachable_seconds)
+
+    with patch.object(rollback_targets, "_is_away", _is_away):
+        yield
+
+
 ROLLBACK_MUTANTS: tuple[Mutant, ...] = (
     rolls_back_beside_tasks,
     rolls_back_every_node,
     forgets_failed_nodes,
     deletes_before_the_rollback,
+    never_looks_for_lost_nodes,
+    trusts_the_clocks_of_nodes,
 )

@@ -215,6 +215,8 @@ RARE = {
     "continues_after_abort": holds.FIRST_SEED + 12,
     "skips_soaks": crowded_rollouts.FIRST_SEED + 20,
     "deletes_before_the_rollback": 487,
+    "never_looks_for_lost_nodes": 99_600,
+    "trusts_the_clocks_of_nodes": 7_744_729,
     "needs_one_node": holds.FIRST_SEED + 26,
     "ends_before_the_last_step": holds.FIRST_SEED + 178,
     "trusts_cached_lists": drains.FIRST_SEED + 12,

@@ -160,11 +160,12 @@ class Rollbacks:
         self._oracle.violate("rollback", f"{name} is to be rolled back, and is not: {found}")
 
     def _is_kept(self, node: str, uid: str) -> bool:
-        """Whether something that the product cannot change keeps a node from being rolled back."""
+        """Whether something that the product cannot change keeps a node from being rolled back.
+
+        A node that is away keeps no rollback from its end: it is left out.
+        """
         machine = self._world.machines[node]
-        if not machine.is_up and not machine.is_gone:
-            return True
-        return any(
+        return machine.is_up and any(
             run.is_at_work_for_ever and "running" in run.state
             for run in machine.pods.values()
             if self._oracle.job_of.get(run.pod_uid) == uid and not run.is_over
