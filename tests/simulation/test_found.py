@@ -348,6 +348,11 @@ def test_the_time_of_a_node_goes_on_in_its_next_pod():
     assert not simulate(generate_schedule(7_726_273)).violations
 
 
+def test_a_node_that_was_set_aside_before_its_turn_counts_for_no_step():
+    """It had run a former revision, whose task was started on it."""
+    assert not simulate(generate_schedule(7_571_326)).violations
+
+
 def test_a_rerun_of_a_node_that_was_registered_again_is_not_lost():
     """The report cannot be written, and has the record of the former node of that name."""
     assert not simulate(generate_schedule(10_000_004_189)).violations

@@ -422,7 +422,9 @@ def _had_turn(record: Raw) -> bool:
     # One that a request has run again keeps its step, and waits for a place (guarantees.md,
     # Rollouts). So does one whose Node was registered again while its task was at work.
     keeps_step = record.get("state") in {"Removed", "Completed"} or "observedRerun" in record
-    return "turnAt" in record or "setAsideAt" in record or ("step" in record and keeps_step)
+    # One that was set aside before its turn counts for no step, also if it ran a former revision.
+    keeps_step |= "setAsideAt" in record
+    return "turnAt" in record or ("step" in record and keeps_step)
 
 
 def _is_over(record: Raw) -> bool:
