@@ -353,6 +353,11 @@ def test_a_node_that_was_set_aside_before_its_turn_counts_for_no_step():
     assert not simulate(generate_schedule(7_571_326)).violations
 
 
+def test_a_node_that_leaves_after_its_pull_counts_for_the_percentage_that_may_fail():
+    """One of two nodes lacks the images, and 50 % may fail: the other one was shut down."""
+    assert not simulate(generate_schedule(7_759_885)).violations
+
+
 def test_a_rerun_of_a_node_that_was_registered_again_is_not_lost():
     """The report cannot be written, and has the record of the former node of that name."""
     assert not simulate(generate_schedule(10_000_004_189)).violations
