@@ -7,6 +7,7 @@ import ssl
 import aiohttp
 import pytest
 from aiohttp import http_exceptions
+from aiohttp.client_reqrep import ConnectionKey
 
 from daemonset_job.kube.client import errors
 from daemonset_job.kube.client.errors import (
@@ -77,6 +78,8 @@ def test_every_exception_of_the_transport_is_unavailable(kind):
 
 def _instance(kind: type[BaseException]) -> BaseException:
     """Make an instance whose message can be had, whatever its constructor asks for."""
+    if issubclass(kind, aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError):
+        return kind(_address("api"), OSError("broken"))
     error = kind.__new__(kind)
     for candidate in ((), ("broken",), ("broken", "x"), ("broken", "x", "y")):
         try:
@@ -87,6 +90,58 @@ def _instance(kind: type[BaseException]) -> BaseException:
         return error
     plain = type(kind.__name__, (kind,), {"__init__": lambda _: None, "__str__": lambda _: "x"})
     return plain()
+
+
+def _address(host: str) -> ConnectionKey:
+    return ConnectionKey(host, 6443, is_ssl=True, ssl=ssl.create_default_context(), **_NO_PROXY)
+
+
+_NO_PROXY = {"proxy": None, "proxy_auth": None, "proxy_headers_hash": None}
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            aiohttp.ClientConnectorError(
+                _address("10.0.0.1"),
+                ConnectionRefusedError(111, "Connect call failed ('10.0.0.1', 6443)"),
+            ),
+            "cannot connect to 10.0.0.1:6443: Connection refused",
+        ),
+        (
+            aiohttp.ClientConnectorError(_address("fd00::1"), OSError(113, "Connect call failed")),
+            "cannot connect to [fd00::1]:6443: No route to host",
+        ),
+        (
+            aiohttp.ClientConnectorError(_address("api"), OSError("Multiple exceptions: a, b")),
+            "cannot connect to api:6443: Multiple exceptions: a, b",
+        ),
+        (
+            aiohttp.ClientConnectorDNSError(
+                _address("api"), socket.gaierror(-2, "Name or service not known")
+            ),
+            "cannot connect to api:6443: Name or service not known",
+        ),
+        (
+            aiohttp.ClientConnectorSSLError(
+                _address("api"), ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+            ),
+            "cannot connect to api:6443: [SSL: WRONG_VERSION_NUMBER] wrong version number",
+        ),
+        (
+            aiohttp.ClientConnectorCertificateError(
+                _address("api"), ssl.SSLCertVerificationError(1, "self-signed certificate")
+            ),
+            "cannot connect to api:6443: self-signed certificate",
+        ),
+    ],
+    ids=["refused", "IPv6", "several addresses", "name", "no TLS", "certificate"],
+)
+def test_the_message_says_why_there_is_no_connection(error, message):
+    with pytest.raises(Unavailable) as caught, as_kube_errors("GET /x"):
+        raise error
+    assert caught.value.message == message
 
 
 @pytest.mark.parametrize("kind", [asyncio.CancelledError, KeyboardInterrupt, KeyError])

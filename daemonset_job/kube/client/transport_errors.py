@@ -1,5 +1,6 @@
 """Raises as a KubeError whatever the connection to the API server can raise."""
 
+import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,8 +28,27 @@ TRANSPORT_ERRORS: tuple[type[Exception], ...] = (
 def error_from_exception(error: BaseException, *, request: str = "") -> KubeError:
     """Return Unavailable with status 0 for an exception of the transport."""
     reason = "Timeout" if isinstance(error, TimeoutError) else type(error).__name__
-    message = clean_text(str(error), MESSAGE_LIMIT) or reason
+    message = clean_text(_describe(error), MESSAGE_LIMIT) or reason
     return Unavailable(message, status=0, reason=reason, request=request)
+
+
+def _describe(error: BaseException) -> str:
+    """Return what went wrong in words; aiohttp's name a Python object, and the address twice."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = str(error.certificate_error)
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        cause = _describe_os_error(error.os_error)
+    else:
+        return str(error)
+    host = f"[{error.host}]" if ":" in error.host else error.host
+    return f"cannot connect to {host}:{error.port}: {cause}"
+
+
+def _describe_os_error(error: OSError) -> str:
+    # The number of an SSLError is no errno, that of a failed lookup is negative.
+    if isinstance(error, ssl.SSLError) or error.errno is None or error.errno < 1:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
 
 
 @contextmanager
