@@ -8,6 +8,7 @@ import pytest
 
 from job_controller.core.render import job_status
 from job_controller.core.state import node_pods
+from job_controller.core.state.node_context import RunContext
 from terminator.logs import result_search
 from tests.simulation.defects import hides_refusals
 from tests.simulation.disturbances import PODS_END_SECONDS
@@ -460,3 +461,23 @@ def test_a_rollback_ends_if_its_only_node_is_away(pods):
     conditions = [each for raw in left for each in raw["status"]["conditions"]]
     ended = [each["reason"] for each in conditions if each["type"] == "RolledBack"]
     assert (found.violations, ended) == ((), ["RolledBackPartly"])
+
+
+def test_a_machine_that_reboots_while_it_shuts_down_may_be_away_for_too_long():
+    """Its node is not Ready from the shutdown on, so it is unreachable, and the run fails."""
+    assert not simulate(generate_schedule(7_566_925)).violations
+
+
+@pytest.mark.parametrize("refused", ["", "patch status jobreports"])
+def test_only_a_node_that_was_away_for_its_time_fails_a_run(refused):
+    """Also if the report is refused that calls it unreachable."""
+    nodes = NodePlan("n0", (Task("done", 40.0),)), NodePlan("n1")
+    refusal = Disturbance(10.0, "refuse_write", "controller", refused, "403", 60.0)
+    happens = Disturbance(20.0, "shutdown", what="n0"), *((refusal,) if refused else ())
+    brief, long = (
+        schedule(nodes, SPEC, *happens, Disturbance(20.9, "reboot", what="n0", seconds=seconds))
+        for seconds in (2.0, 40.0)
+    )
+    assert (simulate(brief).violations, simulate(long).violations) == ((), ())
+    with patch.object(RunContext, "unreachable_seconds", 1.0):
+        assert "false failure" in simulate(brief).kinds

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 INVARIANTS = (
     Invariant(
         "false failure",
-        "Only a node on which something failed is recorded as failed, and only a run with such a "
-        "node fails.",
+        "Only a node on which something failed is recorded as failed. A run fails only with such "
+        "a node, or with one that was away for as long as the Job allows.",
         mutant="judges_exits_at_once",
         seed=11,
         excuses={
@@ -51,6 +51,8 @@ class Failures:
         self.blamed: set[tuple[str, str | None]] = set()
         self.printed: set[tuple[str, int]] = set()
         self.refused: set[tuple[str, int]] = set()
+        # Node and Job of each record that rightly calls a node unreachable.
+        self.unreachable: set[tuple[str, str]] = set()
         # Node and Job of each instance whose log is gone, with the token in it.
         self.lost: dict[tuple[str, int], tuple[str, str | None]] = {}
 
@@ -108,7 +110,9 @@ class Failures:
                 continue
             if state == "Failed" and record.get("reason") == "DeadlineExceeded":
                 self.allow_failure(node, job_uid)  # `patience` has judged whether rightly so
-            if state in {"Failed", "Unreachable"} and self.may_not_fail(node, job_uid):
+            if state == "Unreachable" and self._oracle.timeouts.has_been_away(node, job_uid):
+                self.unreachable.add((node, job_uid))
+            elif state in {"Failed", "Unreachable"} and self.may_not_fail(node, job_uid):
                 self._accuse(f"{node} is called {state}: {record.get('message')}", node, job_uid)
 
     def judge_end(self, old: Raw, new: Raw) -> None:
@@ -128,8 +132,15 @@ class Failures:
         # What failed may be a part of the run that has a Job of its own, such as a check.
         jobs = [uid, *(part for part, owner in self._oracle.owners.items() if owner == uid)]
         nodes = [plan.name for plan in self._world.schedule.nodes]
-        if all(self.may_not_fail(node, each) for node in nodes for each in jobs):
+        if not any(self._may_fail_for(node, each) for node in nodes for each in jobs):
             self._accuse("the Job is called failed, and nothing has failed")
+
+    def _may_fail_for(self, node: str, job_uid: str) -> bool:
+        """Return whether a run may fail for what has happened to a node."""
+        if not self.may_not_fail(node, job_uid) or (node, job_uid) in self.unreachable:
+            return True
+        # The report may be refused that says so.
+        return self._oracle.timeouts.has_been_away(node, job_uid)
 
     def is_unread(self, node: str) -> bool:
         """Return whether the terminator could not record what the node has printed lately."""

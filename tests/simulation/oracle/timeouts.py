@@ -178,13 +178,7 @@ class Timeouts:
             self._tries_again(key, old.get("podUID"), record.get("podUID"))
         reason, since, seconds = record.get("reason"), -1e9, 0.0
         if record.get("state") == "Unreachable":
-            # Who is about to write it may not have received yet that the node is back.
-            began, ended = self.was_not_ready.get(node, (now, now))
-            began = began if now - ended < TOLERANCE_SECONDS else now
-            specs = self.oracle.completion.known(job_uid, self.world.seen_until[job_uid])
-            seconds, since = min(map(allowed_seconds, specs)), self.not_ready.get(node, began)
-            # Its taint may outlast a moment in which it is Ready.
-            since = min(since, self.away.get(node, since))
+            since, seconds = self._away(job_uid, node)
         elif record.get("state") != "Failed":
             return
         elif reason == "DeadlineExceeded":
@@ -205,6 +199,22 @@ class Timeouts:
         if now - since < seconds - TOLERANCE_SECONDS:
             words = f"{node} is called {record.get('state')} ({reason}) after {now - since:.1f} s"
             self.oracle.violate("too early", f"{words} and not {seconds:g} s{self.skews()}")
+
+    def has_been_away(self, node: str, job_uid: str) -> bool:
+        """Return whether a node has been away for as long as its Job allows."""
+        (since, seconds), now = self._away(job_uid, node), self.world.loop.moment
+        return since < now and now - since >= seconds - TOLERANCE_SECONDS
+
+    def _away(self, job_uid: str, node: str) -> tuple[float, float]:
+        """Return since when a node is away, now for not at all, and how long it may be."""
+        now = self.world.loop.moment
+        # Who is about to write it may not have received yet that the node is back.
+        began, ended = self.was_not_ready.get(node, (now, now))
+        began = began if now - ended < TOLERANCE_SECONDS else now
+        specs = self.oracle.completion.known(job_uid, self.world.seen_until[job_uid])
+        since = self.not_ready.get(node, began)
+        # Its taint may outlast a moment in which it is Ready.
+        return min(since, self.away.get(node, since)), min(map(allowed_seconds, specs))
 
     def taken_up_at(self, key: tuple[str, str]) -> float:
         """Return when the first pod of the current try was taken up, now for none."""
