@@ -359,6 +359,13 @@ def test_a_node_that_leaves_after_its_pull_counts_for_the_percentage_that_may_fa
     assert not simulate(generate_schedule(7_759_885)).violations
 
 
+def test_a_rollback_that_waits_counts_again_how_long_a_node_is_away_after_a_restart():
+    """It waits for a task of another node, which never ends."""
+    found = simulate(generate_schedule(7_764_185))
+    assert not found.violations
+    assert "not quiet: a rollback waits" in found.excused
+
+
 def test_a_rerun_of_a_node_that_was_registered_again_is_not_lost():
     """The report cannot be written, and has the record of the former node of that name."""
     assert not simulate(generate_schedule(10_000_004_189)).violations

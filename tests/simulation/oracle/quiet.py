@@ -6,6 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.set_aside import is_reachable
+from tests.simulation.server import JOBS, NODES
 from tests.simulation.settings import POD_START_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ INVARIANTS = (
             "a node whose task failed before a retry is active again (guarantees.md, Failures).",
             "late lines": "The node wrote lines of a failed attempt after its log was read. A new "
             "terminator reads them, and the status quotes the last one.",
+            "a rollback waits": "The new process counts again how long a node is away. Until it is "
+            "away, the status names it among the nodes for which the rollback waits.",
         },
     ),
 )
@@ -94,11 +98,21 @@ async def restart_both(world: World) -> None:
         if _keeps_pods(world, kinds) and count <= REFUSED_WRITES:
             world.oracle.excuse("not quiet", "a pod may not be deleted")
             return
+        if _rollback_waits(world) and not found and count <= SHOWN_WRITES:
+            world.oracle.excuse("not quiet", "a rollback waits")
+            return
         words = f"{count} writes after a restart at rest"
         if "reboot" in kinds:
             words += ", after a reboot"
         words += world.oracle.timeouts.skews()
         world.oracle.violate("not quiet", words)
+
+
+def _rollback_waits(world: World) -> bool:
+    """Return whether a rollback waits while a node is not Ready."""
+    statuses = [job.get("status") or {} for job in world.server.all(JOBS)]
+    reasons = {each["reason"] for status in statuses for each in status.get("conditions") or ()}
+    return "RollbackWaiting" in reasons and not all(map(is_reachable, world.server.all(NODES)))
 
 
 def _keeps_pods(world: World, kinds: set[str]) -> bool:
