@@ -1,6 +1,6 @@
 """Deliberate defects of what holds nodes up, and of what ends a run early; see `mutants`."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -10,7 +10,7 @@ from daemonset_job.api.job import Job
 from job_controller import snapshots
 from job_controller.actions import exclusive_nodes
 from job_controller.core import start
-from job_controller.core.rollout import members, rollout_state, steps
+from job_controller.core.rollout import members, rollout_state, script_check, steps
 from job_controller.core.rollout.kept_nodes import KeptNodes
 from job_controller.core.rollout.steps import Advance
 from job_controller.core.state import run_state, success_policy
@@ -80,6 +80,25 @@ def keeps_what_another_script_found() -> Iterator[None]:
 
 
 @contextmanager
+def leaves_a_node_out_of_the_check() -> Iterator[None]:
+    """The script of a check does not run on the first node of the step."""
+    real = script_check.check_by_script
+
+    def check(snapshot: Any, check: Any, progress: Any, nodes: Collection[str], now: Any) -> Any:
+        return real(snapshot, check, progress, sorted(nodes)[1:], now)
+
+    with patch.object(steps, "check_by_script", check):
+        yield
+
+
+@contextmanager
+def passes_nodes_without_the_script() -> Iterator[None]:
+    """A script passes once its Job has succeeded, on how many nodes it may have run."""
+    with patch.object(script_check, "_describe_lacking", lambda _run, _due: ""):
+        yield
+
+
+@contextmanager
 def starts_nodes_after_failure() -> Iterator[None]:
     """Nodes that wait may start although the run has failed."""
     is_open = property(lambda run: run.outcome != RunOutcome.PAUSED)
@@ -132,6 +151,8 @@ HOLD_MUTANTS: tuple[Mutant, ...] = (
     approves_steps_itself,
     skips_soaks,
     keeps_what_another_script_found,
+    leaves_a_node_out_of_the_check,
+    passes_nodes_without_the_script,
     starts_nodes_after_failure,
     forgets_the_nodes_of_steps,
     continues_after_abort,

@@ -394,6 +394,20 @@ def test_the_script_of_a_check_has_less_time_once_the_user_gives_it_less():
     assert "check scripts: approved" in found.excused
 
 
+@pytest.mark.parametrize("seed", [7_608_264, 8_000_001_078])
+def test_the_script_of_a_check_is_not_asked_of_a_node_that_left_a_changed_selection(seed):
+    """It had completed, and another node is in its place in the step."""
+    assert not simulate(generate_schedule(seed)).violations
+
+
+@pytest.mark.parametrize("seed", [13_000_000_203, 13_000_000_638], ids=["taint", "not Ready"])
+def test_the_script_of_a_check_may_end_without_a_node_that_takes_no_pods(seed):
+    """The step was approved before, and the time of the check is not over."""
+    found = simulate(generate_schedule(seed))
+    assert not found.violations
+    assert "check scripts: approved" in found.excused
+
+
 def test_a_node_with_a_taint_keeps_its_step_after_a_change_of_the_selection():
     """Another node had its turn in its place, and started as soon as it was back and completed."""
     assert not simulate(generate_schedule(7_555_260)).violations

@@ -214,6 +214,8 @@ RARE = {
     "approves_steps_itself": holds.FIRST_SEED + 105,
     "continues_after_abort": holds.FIRST_SEED + 12,
     "skips_soaks": crowded_rollouts.FIRST_SEED + 20,
+    "leaves_a_node_out_of_the_check": changed_rollouts.FIRST_SEED,
+    "passes_nodes_without_the_script": changed_rollouts.FIRST_SEED + 330,
     "deletes_before_the_rollback": 487,
     "never_looks_for_lost_nodes": 99_600,
     "trusts_the_clocks_of_nodes": 7_744_729,

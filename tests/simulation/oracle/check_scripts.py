@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from daemonset_job.api.names import ANNOTATION_SCRIPT
+from tests.simulation import intent
 from tests.simulation.oracle.changed_steps import SOAK_TOLERANCE_SECONDS, progress_of
-from tests.simulation.oracle.facts import rollout_of
+from tests.simulation.oracle.facts import is_true, rollout_of
 from tests.simulation.oracle.invariant import Invariant
+from tests.simulation.oracle.set_aside import is_reachable
 from tests.simulation.oracle.shards import node_states
 from tests.simulation.server import Raw
 
@@ -25,11 +27,13 @@ INVARIANTS = (
     Invariant(
         "check scripts",
         "A step with a check ends only when the script that it has now has ended "
-        "with 0 on each node of it, after the node had completed.",
+        "with 0 on each node of it, after the node had completed. A node is none of it any more if "
+        "it does not match a selection that a user has changed since the start of the run.",
         mutant="keeps_what_another_script_found",
         seed=13_000_600_982,
         excuses={
-            "approved": "A person has approved the step, and the script has had its time "
+            "approved": "A person has approved the step. The script has had its time, or it has "
+            "ended on the other nodes, and a taint or their state kept it off these "
             "(guarantees.md, Rollouts).",
         },
     ),
@@ -48,6 +52,8 @@ class CheckScripts:
         self._passed: dict[tuple[str, str], list[tuple[float, str]]] = {}
         # By the UID of a Job and the number of a step: when its check or its soak was changed last.
         self._changed_at: dict[tuple[str, int], float] = {}
+        # By the UID of a Job: when a part of its run succeeded last.
+        self._part_ended_at: dict[str, float] = {}
 
     def task_succeeds(self, run: PodRun) -> None:
         """Note that what a part of a run has on a node has ended with 0."""
@@ -60,6 +66,7 @@ class CheckScripts:
     def job_written(self, old: Raw | None, new: Raw) -> None:
         """Judge that a step has ended."""
         uid, was, now = new["metadata"]["uid"], progress_of(old or {}), progress_of(new)
+        self._note_end(old or {}, new)
         if old is not None:
             for number in _changed_steps(_steps(old), _steps(new)):
                 self._changed_at[uid, number] = self._world.loop.moment
@@ -69,11 +76,20 @@ class CheckScripts:
         approved = self._oracle.holds.approvals.get(uid, 0)
         specs = self._oracle.turn_specs.known(uid)
         unchecked = [self._find_unchecked(new, spec, number) for spec in specs]
-        if all(unchecked) and approved >= number and self._has_had_its_time(new, number):
+        if not all(unchecked):
+            return
+        found = zip(specs, unchecked, strict=True)
+        if approved >= number and any(self._is_unknown(new, *each, number) for each in found):
             self._oracle.excuse("check scripts", "approved")
-        elif all(unchecked):
+        else:
             words = f"step {number} ends, and its script has not passed on {unchecked[0]}"
             self._oracle.violate("check scripts", words)
+
+    def _note_end(self, old: Raw, new: Raw) -> None:
+        """Note that a part of a run has succeeded."""
+        owner = self._oracle.owners.get(new["metadata"]["uid"])
+        if owner is not None and is_true(new, "Complete") and not is_true(old, "Complete"):
+            self._part_ended_at[owner] = self._world.loop.moment
 
     def _find_unchecked(self, job: Raw, spec: Raw, number: int) -> list[str]:
         """Return the completed nodes of a step on which the script of a spec has not passed."""
@@ -82,7 +98,7 @@ class CheckScripts:
             return []
         text, uid = check["script"]["script"], job["metadata"]["uid"]
         found = []
-        for name, record in self._members(job, number).items():
+        for name, record in self._members(job, spec, number).items():
             passed = self._passed.get((uid, record["uid"]), ())
             newest = max((at for at, script in passed if script == text), default=-math.inf)
             since = self._completed_at(uid, name, record)
@@ -90,24 +106,40 @@ class CheckScripts:
                 found.append(name)
         return found
 
-    def _has_had_its_time(self, job: Raw, number: int) -> bool:
-        """Return whether a script may have been at work for as long as it may be."""
-        uid = job["metadata"]["uid"]
-        since = [self._completed_at(uid, *each) for each in self._members(job, number).items()]
+    def _is_unknown(self, job: Raw, spec: Raw, unchecked: Sequence[str], number: int) -> bool:
+        """Return whether it may be unknown for good what the script finds on these nodes."""
+        uid, now = job["metadata"]["uid"], self._world.loop.moment
+        members = self._members(job, spec, number)
+        since = [self._completed_at(uid, *each) for each in members.items()]
         known = [at for at in since if at is not None]
         due_at = max([self._changed_at.get((uid, number), 0.0), *known])
-        waited = self._world.loop.moment - due_at
         allowed: int = _check(job, number).get("timeoutSeconds", 0)
-        return waited > allowed - SOAK_TOLERANCE_SECONDS
+        if now - due_at > allowed - SOAK_TOLERANCE_SECONDS:
+            return True
+        versions = self._oracle.completion.node_versions
+        return self._part_ended_at.get(uid, -math.inf) > due_at and all(
+            any(_keeps_off(spec, raw) for raw in versions.since(name, due_at)) for name in unchecked
+        )
 
-    def _members(self, job: Raw, number: int) -> dict[str, Raw]:
-        """Return the records of the nodes that have their turn in a step, by name."""
+    def _members(self, job: Raw, spec: Raw, number: int) -> dict[str, Raw]:
+        """Return the records of the nodes of a step by a spec, by name."""
         uid, revision = job["metadata"]["uid"], (job.get("status") or {}).get("revision")
         return {
             name: record
             for name, record in node_states(self._world, uid).items()
             if record.get("revision") == revision and record.get("step") == number
+            if not self._is_taken_out(uid, spec, name)
         }
+
+    def _is_taken_out(self, job_uid: str, spec: Raw, name: str) -> bool:
+        """Return whether a spec selects otherwise than at the start, and does not mean a node."""
+        completion, selection = self._oracle.completion, intent.selection(spec)
+        first = completion.started_with.get(job_uid, ())
+        if all(intent.selection(each) == selection for each in first):
+            return False
+        *_, seen_until = self._world.decided_on.get(job_uid, (0.0, 0.0))
+        versions = completion.node_versions.since(name, seen_until)
+        return not all(intent.matches(spec, raw) for raw in versions)
 
     def _completed_at(self, job_uid: str, name: str, record: Raw) -> float | None:
         """Return when a node had completed, None if it has not, or need not be checked."""
@@ -119,6 +151,11 @@ class CheckScripts:
             return None
         entered = self._oracle.evidence.entered.get((job_uid, name))
         return -math.inf if entered is None else entered[2]
+
+
+def _keeps_off(spec: Raw, node: Raw) -> bool:
+    """Return whether a raw node takes no further pod of a Job of this spec, or is not reachable."""
+    return not (intent.placement(spec, node).should_run and is_reachable(node))
 
 
 def _steps(job: Raw) -> Sequence[Raw]:

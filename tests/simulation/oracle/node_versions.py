@@ -30,6 +30,12 @@ class NodeVersions:
         known = [raw for at, raw in self.versions.get(name, ()) if at < until]
         return known[-1] if known else None
 
+    def since(self, name: str, moment: float) -> list[Raw]:
+        """Return what a node has been from a moment on: the version of then, and all later ones."""
+        before = self.newest(name, moment)
+        later = [raw for at, raw in self.versions.get(name, ()) if at >= moment]
+        return later if before is None else [before, *later]
+
 
 def is_newer(first: Raw, second: Raw) -> bool:
     """Return whether the first of two versions of a raw node was written later."""

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from daemonset_job.api import names
-from daemonset_job.api.job_spec import FailurePolicy
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Rollout, Step
 from daemonset_job.api.rollout_requests import RolloutRequests
 from job_controller.core.decide import decide
@@ -51,6 +51,14 @@ class RolloutWorld:
         """Give a node labels; a label `zone` is that of its zone."""
         found = {names.LABEL_ZONE if key == "zone" else key: text for key, text in labels.items()}
         self.cluster.nodes[name] = make_node(name, labels=found)
+
+    def exclude(self, name: str) -> None:
+        """Change the Job, so that it does not choose a node."""
+        job = self.cluster.job
+        self.cluster.started_with = job.selection_hash
+        changed = replace(job.spec, nodes=NodeSelection(exclude=(name,)))
+        raw = {**job.raw_spec, "nodes": {"exclude": [name]}}
+        self.cluster.job = replace(job, spec=changed, raw_spec=raw, generation=2)
 
     def request(self, **requests: Any) -> None:
         self.cluster.job = replace(self.cluster.job, requests=RolloutRequests(**requests))

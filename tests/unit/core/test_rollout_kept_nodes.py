@@ -155,20 +155,12 @@ def test_no_node_takes_the_place_of_one_that_left_the_selection_by_itself(leaves
     assert "its nodes have left: a" in world.condition("Suspended")[2]
 
 
-def exclude(world: RolloutWorld, name: str) -> None:
-    """Change the Job, so that it does not choose a node."""
-    world.cluster.started_with = world.cluster.job.selection_hash
-    spec = replace(world.cluster.job.spec, nodes=NodeSelection(exclude=(name,)))
-    raw = {**world.cluster.job.raw_spec, "nodes": {"exclude": [name]}}
-    world.cluster.job = replace(world.cluster.job, spec=spec, raw_spec=raw, generation=2)
-
-
 @pytest.mark.parametrize("is_completed", [False, True])
 def test_no_node_takes_the_place_of_one_with_a_taint_after_a_change_of_the_selection(is_completed):
     """The change did not take it out: the Job still chooses it."""
     world = RolloutWorld(*NODES, rollout=CANARY)
     world.step(6)
-    exclude(world, "d")
+    world.exclude("d")
     world.take_pod("d")
     world.cluster.desired = 3
     world.step(3)
@@ -190,7 +182,7 @@ def test_no_node_takes_the_place_of_one_with_a_taint_after_a_change_of_the_selec
 def test_a_node_that_the_user_took_out_makes_room_in_its_step(is_tainted):
     world = RolloutWorld(*NODES, rollout=CANARY)
     world.step(6)
-    exclude(world, "a")
+    world.exclude("a")
     if is_tainted:
         by_taint(world)
     world.take_pod("a")

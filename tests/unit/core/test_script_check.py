@@ -193,6 +193,36 @@ def test_a_node_on_which_the_script_did_not_run_is_no_pass():
     assert "its script has run on 1 of 2 nodes (a,b)" in asked(found)[2]
 
 
+def test_an_approval_from_before_counts_for_a_node_on_which_the_script_did_not_run():
+    """It is not known what the script finds there, and no more is found by waiting."""
+    found = world(rollout=one(nodes=2, timeout_seconds=600))
+    found.request(approved_step=1)
+    found.end_owned(CHECK, desired=1)
+    found.step(6)
+    assert "c" in found.started
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_a_completed_node_that_the_user_took_out_is_not_waited_for(has_begun):
+    """Another node is in its place in the step: the script runs there."""
+    found = world(rollout=one(nodes=2)) if has_begun else PartsWorld(*NODES, rollout=one(nodes=2))
+    if not has_begun:
+        found.step(6)
+        found.complete("a")
+        found.step(3)
+    found.exclude("a")
+    found.take_pod("a")
+    found.cluster.desired = 2
+    found.step(8)
+    found.complete("b", "c")
+    found.step(4)
+    assert found.started == ["a", "b", "c"]
+    assert found.owned[CHECK].spec.nodes.include == ("b", "c")
+    found.end_owned(CHECK, completed=2)
+    found.finish()
+    assert found.phase == "Succeeded"
+
+
 @pytest.mark.parametrize("hours", [-1, 1], ids=["behind", "ahead"])
 def test_the_clock_of_the_api_server_takes_no_time_from_a_script_and_gives_it_none(hours):
     found = world()
