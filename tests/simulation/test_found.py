@@ -366,6 +366,11 @@ def test_a_rollback_that_waits_counts_again_how_long_a_node_is_away_after_a_rest
     assert "not quiet: a rollback waits" in found.excused
 
 
+def test_a_node_without_a_taint_for_a_moment_may_be_called_unreachable():
+    """The taint of its condition was lifted 0.3 s before it got that of its network."""
+    assert not simulate(generate_schedule(7_769_426)).violations
+
+
 def test_a_rerun_of_a_node_that_was_registered_again_is_not_lost():
     """The report cannot be written, and has the record of the former node of that name."""
     assert not simulate(generate_schedule(10_000_004_189)).violations

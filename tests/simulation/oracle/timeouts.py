@@ -58,8 +58,9 @@ class Timeouts:
     not_ready: dict[str, float] = field(default_factory=dict)
     # By node: since when it has been not Ready, or has had a taint of its condition.
     away: dict[str, float] = field(default_factory=dict)
-    # By node: the last time that it was not, from and to.
+    # By node: the last time that it was so, from and to.
     was_not_ready: dict[str, tuple[float, float]] = field(default_factory=dict)
+    was_away: dict[str, tuple[float, float]] = field(default_factory=dict)
     start_problems: StartProblems = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,20 +150,22 @@ class Timeouts:
         if is_reachable and name in self.not_ready:
             self.was_not_ready[name] = self.not_ready.pop(name), self.world.loop.moment
         elif not is_reachable:
-            now = self.world.loop.moment
-            began, ended = self.was_not_ready.get(name, (now, -1e9))
-            is_brief = now - ended < BRIEFLY_SECONDS
-            self.not_ready.setdefault(name, began if is_brief else now)
+            self.not_ready.setdefault(name, self._begins(self.was_not_ready.get(name)))
 
     def node_written(self, raw: Raw) -> None:
         """Note what a node says of its condition, by the one word and by the other."""
         keys = {taint["key"] for taint in (raw.get("spec") or {}).get("taints") or ()}
         is_well = raw["status"]["conditions"][0]["status"] == "True" and not keys & CONDITIONS
         name = raw["metadata"]["name"]
-        if is_well:
-            self.away.pop(name, None)
-        else:
-            self.away.setdefault(name, self.world.loop.moment)
+        if is_well and name in self.away:
+            self.was_away[name] = self.away.pop(name), self.world.loop.moment
+        elif not is_well:
+            self.away.setdefault(name, self._begins(self.was_away.get(name)))
+
+    def _begins(self, last: tuple[float, float] | None) -> float:
+        """Return since when it is so again: since the last time if it was not only briefly."""
+        now = self.world.loop.moment
+        return last[0] if last is not None and now - last[1] < BRIEFLY_SECONDS else now
 
     def _key(self, run: PodRun) -> tuple[str, str] | None:
         job_uid = self.oracle.job_of.get(run.pod_uid)
