@@ -30,7 +30,7 @@ from job_controller.core.plan import PodQuery
 from job_controller.core.rollout.holds import Hold, find_hold, window_closes_at
 from job_controller.core.rollout.members import find_ended_without_turn, find_members
 from job_controller.core.rollout.places import Places, find_limits, find_places
-from job_controller.core.rollout.set_aside import find_due
+from job_controller.core.rollout.set_aside import Idleness, find_due
 from job_controller.core.rollout.steps import Advance, advance
 from job_controller.core.rollout.turns import Place, choose
 from job_controller.core.rollout.written_progress import written_progress
@@ -142,9 +142,13 @@ def evaluate_rollout(
     turns: Mapping[str, int] = {}
     if found.progress is not None and may_start and hold is None and first_pods_at is None:
         turns = _give_turns(snapshot, counts, places, found.progress)
-    is_idle = may_start and hold is None and first_pods_at is None and not turns
-    is_in_step = not found.message
-    due = find_due(snapshot, counts, places, is_idle=is_idle and is_in_step, now=now)
+    is_idle = may_start and first_pods_at is None and not turns
+    is_in_step, is_held = not found.message, hold is not None
+    if is_held and snapshot.job.spec.is_continuous:
+        # It has no end, and a node that is set aside would lose its turn until the next window.
+        is_idle = False
+    idleness = Idleness(is_idle=is_idle and is_in_step, is_held=is_held)
+    due = find_due(snapshot, counts, places, idleness, now)
     if run.has_ended:
         due = replace(due, names=frozenset(), wake_at=None)
     moments = (

@@ -28,14 +28,26 @@ class SetAside:
     wake_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Idleness:
+    """Whether a rollout has nothing to do.
+
+    `is_idle`: it gives no turn now, and nothing but nodes that are unreachable keeps it from doing
+    so, a closed window aside. `is_held`: no node may start, because of the window for instance.
+    """
+
+    is_idle: bool
+    is_held: bool
+
+
 def find_due(
-    snapshot: Snapshot, counts: NodeCounts, places: Places, *, is_idle: bool, now: datetime
+    snapshot: Snapshot, counts: NodeCounts, places: Places, idleness: Idleness, now: datetime
 ) -> SetAside:
     """Return the unreachable nodes that the run no longer waits for.
 
     With `failurePolicy.unreachableSeconds` those that have been unreachable for that time. Without
-    it all of them, once the run has nothing else to do. `is_idle`: the rollout gives no turn now,
-    and nothing but these nodes keeps it from doing so.
+    it all of them, once the run has nothing else to do. A run whose other nodes are all done does
+    not wait for its window: it ends outside of it, too.
     """
     if not counts.desired_is_known or not counts.nodes_spec_is_applied:
         return SetAside()
@@ -47,12 +59,12 @@ def find_due(
     found = _after(snapshot, failed, 0, now)
     away |= found.names
     waits = SetAside(wake_at=found.wake_at)
-    if not is_idle or not away or counts.missing or not places.taken.keys() <= away:
+    if not idleness.is_idle or not away or counts.missing or not places.taken.keys() <= away:
         return waits
     open_nodes = {name for name, node in counts.nodes.items() if node.state in _OPEN}
     open_nodes |= {name for name, record in counts.absent.items() if record.state in _OPEN}
     has_rollout = snapshot.job.spec.rollout is not None
-    if open_nodes and not has_rollout:
+    if open_nodes and (idleness.is_held or not has_rollout):
         return waits
     # Others wait for the places that these nodes take, or for their next turn in the step.
     has_place = bool(places.taken) or bool(away & find_kept(snapshot, counts).present)

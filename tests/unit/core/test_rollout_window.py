@@ -1,11 +1,15 @@
 """The window of a rollout: looked at before every turn."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
+
+import pytest
 
 from daemonset_job.api.rollout import Rollout, WindowSpec
 from tests.unit.builders import gated_pod, make_pod
-from tests.unit.core.rollouts import RolloutWorld
+from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld
 from tests.unit.core.runs import spec
+from tests.unit.core.standing_rollouts import StandingWorld
 
 NIGHT = Rollout(max_parallel=1, window=WindowSpec("0 22 * * *", "2h"))
 OPEN, CLOSED = datetime(2026, 1, 2, 22, 30, tzinfo=UTC), datetime(2026, 1, 3, 0, 30, tzinfo=UTC)
@@ -83,3 +87,32 @@ def test_the_next_pod_of_a_node_that_has_begun_starts_outside_the_window():
     world.now = CLOSED
     world.step(5)
     assert world.started == ["a", "a"]
+
+
+@pytest.mark.parametrize("others", [(), ("c",)])
+def test_a_run_with_nothing_else_to_do_does_not_wait_for_a_dead_node_until_its_window(others):
+    """While other nodes wait for the window, the dead one keeps its turn: it may be back then."""
+    rollout = replace(NIGHT, max_parallel=2)
+    world = RolloutWorld("a", "b", *others, rollout=rollout, failure_policy=WITHIN_ONE)
+    world.now = OPEN
+    while world.started != ["a", "b"]:
+        world.step()
+    world.complete("a")
+    world.lose("b")
+    world.now = CLOSED
+    world.step(5)
+    assert world.phase == ("Running" if others else "Succeeded")
+    assert ("setAsideAt" in world.cluster.report_status["nodeStates"]["b"]) == (not others)
+
+
+def test_a_job_without_an_end_takes_no_turn_back_outside_its_window():
+    rollout = replace(NIGHT, max_parallel=2)
+    world = StandingWorld("a", "b", rollout=rollout, failure_policy=WITHIN_ONE)
+    world.now = OPEN
+    while world.started != ["a", "b"]:
+        world.step()
+    world.complete("a")
+    world.lose("b")
+    world.now = CLOSED
+    world.step(5)
+    assert world.turns() == {"a": 1, "b": 1}
