@@ -13,7 +13,7 @@ from daemonset_job.api.states import NodeState
 from job_controller.core.desired.comparison import is_up_to_date
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.desired.limits import has_too_many_terms
-from job_controller.core.owned_jobs.rollback_targets import may_lack_pods
+from job_controller.core.owned_jobs.rollback_targets import is_end_recorded, may_lack_pods
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -51,6 +51,7 @@ def daemon_set_actions(
             return []
         # Without the DaemonSet only the Job says that the run has failed, under the newest retry.
         ends_all = snapshot.job.ends_all_tasks and _logs_are_recorded(counts)
+        ends_all = ends_all and not _lacks_starts_to_undo(snapshot)
         # The gate comes first: the API server may refuse the deletion.
         is_settled = ours.is_gated and not _lacks_pods_to_undo(snapshot, counts)
         if ends_all and stays_until is None and (is_settled or is_refused):
@@ -76,6 +77,14 @@ def daemon_set_actions(
 def _lacks_pods_to_undo(snapshot: Snapshot, counts: NodeCounts) -> bool:
     """Return whether a rollback may need pods that only the DaemonSet shows to be there."""
     return snapshot.job.spec.rollback and may_lack_pods(snapshot, counts)
+
+
+def _lacks_starts_to_undo(snapshot: Snapshot) -> bool:
+    """Return whether only pods may show on which nodes a rollback has something to undo.
+
+    The API server may have refused the report since a task started.
+    """
+    return snapshot.job.spec.rollback and not is_end_recorded(snapshot)
 
 
 def _why_changed(ours: DaemonSet, job: Job, *, gated: bool) -> str:

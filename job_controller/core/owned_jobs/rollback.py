@@ -19,7 +19,7 @@ from daemonset_job.api.job_status import Condition
 from daemonset_job.api.reasons import CompleteReason, FailedReason, RolledBackReason
 from daemonset_job.api.rollback import can_roll_back, ignores_retry, is_rollback_requested
 from daemonset_job.api.rollback_status import RollbackStatus
-from daemonset_job.api.states import FINAL_PHASES, ConditionType
+from daemonset_job.api.states import ConditionType
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.desired.owned_job import BATCH_NODES
 from job_controller.core.desired.rollback_job import (
@@ -43,6 +43,7 @@ from job_controller.core.owned_jobs.rollback_messages import (
 from job_controller.core.owned_jobs.rollback_targets import (
     Targets,
     find_targets,
+    is_end_recorded,
     may_lack_pods,
 )
 from job_controller.core.plan import RefusedWrite
@@ -235,11 +236,7 @@ def _is_recorded(snapshot: Snapshot) -> bool:
 
     The nodes of the rollback are those of the report: no task starts after that.
     """
-    status, first = snapshot.job.status, snapshot.first_report
-    if status.rollback is None or status.phase not in FINAL_PHASES or first is None:
-        return False
-    ended = (first.status.phase, first.status.completion_time)
-    return ended == (status.phase, status.completion_time)
+    return snapshot.job.status.rollback is not None and is_end_recorded(snapshot)
 
 
 def _with_numbers(

@@ -11,7 +11,7 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.states import ConditionType, NodeState
+from daemonset_job.api.states import FINAL_PHASES, ConditionType, NodeState
 from daemonset_job.api.taints import Tolerations
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.exclusive import is_at_work
@@ -107,6 +107,18 @@ def may_lack_pods(snapshot: Snapshot, counts: NodeCounts) -> bool:
         return False
     known = {pod.node_name for pod in snapshot.pods} & snapshot.nodes.keys()
     return not counts.new_pods_are_gated or len(known) < ours.scheduled + ours.misscheduled
+
+
+def is_end_recorded(snapshot: Snapshot) -> bool:
+    """Return whether Job and report both say how the run has ended.
+
+    The report has each task then that had started by that time.
+    """
+    status, first = snapshot.job.status, snapshot.first_report
+    if status.phase not in FINAL_PHASES or first is None:
+        return False
+    ended = (first.status.phase, first.status.completion_time)
+    return ended == (status.phase, status.completion_time)
 
 
 def has_started(record: NodeRecord, evidence: Evidence | None) -> bool:

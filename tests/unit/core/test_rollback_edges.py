@@ -108,6 +108,24 @@ def test_the_daemon_set_stays_until_its_pods_are_known():
     assert acts(world.plan, DeleteDaemonSet)
 
 
+def test_the_daemon_set_stays_until_the_report_has_the_tasks_that_have_started():
+    """Its pods go with it. While the API server refuses the report, only they show the start."""
+    world = RollbackWorld("a", rollout=None, failurePolicy={"pods": "Delete"}, failureLogLines=0)
+    world.put(make_pod("a", state="waiting", phase="Pending", uid="pod-a-1"))
+    world.step(2)
+    world.refused = {RefusedWrite.REPORT: "no more writes"}
+    world.put(make_pod("a", uid="pod-a-1"))
+    world.ask()
+    for _ in range(5):
+        assert acts(world.step(), DeleteDaemonSet) == []
+    world.refused = {}
+    while not acts(world.step(), DeleteDaemonSet):
+        pass
+    world.cluster.has_daemon_set, world.cluster.pods = False, []
+    world.step(3)
+    assert world.included() == ["a"]
+
+
 # --- what is said of nodes that are left --------------------------------------------------
 
 
