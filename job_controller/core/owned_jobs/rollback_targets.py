@@ -50,8 +50,9 @@ def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targe
         for name, record in found.items()
         if has_started(record, ledger.get(name))
     }
-    unrecorded = ledger.keys() - records.keys() - seen.keys()
-    started |= {name: ledger[name].node_uid for name in unrecorded}
+    # Nodes that have no record, and former ones: the record is about another node of that name.
+    others = ledger.keys() - started.keys()
+    started |= {name: ledger[name].node_uid for name in others}
     busy = {pod.node_name for pod in _pods_at_work(snapshot, counts, ledger)}
     unreachable = frozenset(counts.names(NodeState.UNREACHABLE))
     away = {

@@ -29,6 +29,33 @@ def test_a_new_node_with_the_name_of_a_failed_one_is_not_rolled_back():
     assert world.included() == ["a", "c"]
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_completed_node_that_is_registered_again_is_named(is_over):
+    """Its record is about the new node. The task may have done its work on the same machine."""
+    world = RollbackWorld("a", "b", "c", rollout={"maxParallel": 2})
+    world.step(3)
+    world.complete("a")
+    world.step(2)
+    if is_over:
+        world.fail("b")
+        world.step(2)
+    world.replace("a")
+    world.step(2)
+    assert world.report["nodeStates"]["a"]["uid"] == "a-uid-2"
+    if not is_over:
+        world.fail("b")
+    world.step(3)
+    world.complete("c")
+    world.step(3)
+    assert world.included() == ["b", "c"]
+    world.end_rollback()
+    world.step(3)
+    assert world.rolled_back == ("True", "RolledBackPartly")
+    assert world.message == (
+        "2 of 3 nodes are rolled back; not rolled back, because away, tainted or gone: a"
+    )
+
+
 def test_a_node_that_failed_and_is_retried_is_rolled_back():
     """The next try has not begun. What the earlier one did is still on the node."""
     world = RollbackWorld("a", "b", "c", failurePolicy={"action": "Pause"})
