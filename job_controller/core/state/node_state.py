@@ -80,11 +80,13 @@ def assess_node(context: RunContext, inputs: NodeInputs) -> NodeAssessment:
         record.state == NodeState.REMOVED and record.pod_uid != inputs.pod.uid
     )
     if record.retry != context.retry and (is_over or not is_of_pod(record, inputs.pod)):
-        # The first pod since the retry: of the earlier tries only their number counts.
+        # The first pod since the retry: of the earlier tries only their number counts. One that had
+        # not failed goes on, and has begun.
         record = NodeRecord(
             uid=record.uid,
             state=NodeState.WAITING,
             attempts=record.attempts,
+            started_at=None if is_over else record.started_at,
             pod_uid=record.pod_uid,
             retry=context.retry,
         )

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from daemonset_job.api.rollout import Rollout, WindowSpec
+from job_controller.core.plan import RefusedWrite
 from tests.unit.builders import gated_pod, make_pod
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld
-from tests.unit.core.runs import spec
+from tests.unit.core.runs import FAILED, spec
 from tests.unit.core.standing_rollouts import StandingWorld
 
 NIGHT = Rollout(max_parallel=1, window=WindowSpec("0 22 * * *", "2h"))
@@ -86,6 +87,27 @@ def test_the_next_pod_of_a_node_that_has_begun_starts_outside_the_window():
     world.put(gated_pod("a", serial=2))
     world.now = CLOSED
     world.step(5)
+    assert world.started == ["a", "a"]
+
+
+@pytest.mark.parametrize("is_retried", [False, True])
+def test_so_it_does_when_its_gate_cannot_be_removed_at_once(is_retried):
+    """A retry gives a task at work another pod: its node has not failed, and keeps its turn."""
+    world = RolloutWorld("a", rollout=NIGHT, backoff_limit=20)
+    world.now = OPEN
+    while not world.started:
+        world.step()
+    world.put(replace(make_pod("a", uid="pod-a-1", started_at=OPEN), container=FAILED))
+    world.step(2)
+    world.now = CLOSED
+    if is_retried:
+        world.retry()
+        world.step()
+    world.put(gated_pod("a", serial=2))
+    world.extra["refusals"] = {RefusedWrite.GATE_REMOVAL: "no more writes"}
+    world.step(3)
+    world.extra["refusals"] = {}
+    world.step(3)
     assert world.started == ["a", "a"]
 
 
