@@ -13,7 +13,11 @@ from daemonset_job.api.states import NodeState
 from job_controller.core.desired.comparison import is_up_to_date
 from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.desired.limits import has_too_many_terms
-from job_controller.core.owned_jobs.rollback_targets import is_end_recorded, may_lack_pods
+from job_controller.core.owned_jobs.rollback_targets import (
+    is_end_recorded,
+    lacks_counted_pods,
+    may_lack_pods,
+)
 from job_controller.core.plan import (
     Action,
     ApplyDaemonSet,
@@ -52,7 +56,7 @@ def daemon_set_actions(
         # Without the DaemonSet only the Job says that the run has failed, under the newest retry.
         ends_all = snapshot.job.ends_all_tasks and _logs_are_recorded(counts)
         ends_all = ends_all and not _lacks_starts_to_undo(snapshot)
-        # The gate comes first: the API server may refuse the deletion.
+        # The gate comes first: the API server may refuse the deletion. It may refuse the gate, too.
         is_settled = ours.is_gated and not _lacks_pods_to_undo(snapshot, counts)
         if ends_all and stays_until is None and (is_settled or is_refused):
             return [DeleteDaemonSet(ours.uid)]
@@ -82,9 +86,10 @@ def _lacks_pods_to_undo(snapshot: Snapshot, counts: NodeCounts) -> bool:
 def _lacks_starts_to_undo(snapshot: Snapshot) -> bool:
     """Return whether only pods may show on which nodes a rollback has something to undo.
 
-    The API server may have refused the report since a task started.
+    The API server may have refused the report since a task started, or the cache lacks the pods.
     """
-    return snapshot.job.spec.rollback and not is_end_recorded(snapshot)
+    has_all = is_end_recorded(snapshot) and not lacks_counted_pods(snapshot)
+    return snapshot.job.spec.rollback and not has_all
 
 
 def _why_changed(ours: DaemonSet, job: Job, *, gated: bool) -> str:

@@ -106,8 +106,16 @@ def may_lack_pods(snapshot: Snapshot, counts: NodeCounts) -> bool:
     ours = snapshot.owned_daemon_set
     if ours is None or ours.is_terminating:
         return False
+    return not counts.new_pods_are_gated or lacks_counted_pods(snapshot)
+
+
+def lacks_counted_pods(snapshot: Snapshot) -> bool:
+    """Return whether the DaemonSet controller has counted pods that the cache does not have."""
+    ours = snapshot.owned_daemon_set
+    if ours is None:
+        return False
     known = {pod.node_name for pod in snapshot.pods} & snapshot.nodes.keys()
-    return not counts.new_pods_are_gated or len(known) < ours.scheduled + ours.misscheduled
+    return len(known) < ours.scheduled + ours.misscheduled
 
 
 def is_end_recorded(snapshot: Snapshot) -> bool:

@@ -97,9 +97,11 @@ def test_a_node_of_which_only_the_evidence_is_left_is_rolled_back():
     assert world.included() == ["a"]
 
 
-def test_the_daemon_set_stays_until_its_pods_are_known():
+@pytest.mark.parametrize("refused", [{}, {RefusedWrite.DAEMON_SET: "no more changes"}])
+def test_the_daemon_set_stays_until_its_pods_are_known(refused):
     """With `failurePolicy.pods: Delete`: after its end nothing says how many there are."""
     world = world_with_unknown_pods(3, {"action": "Rollback", "pods": "Delete"})
+    world.refused, world.cluster.gated = refused, not refused
     for _ in range(3):
         world.step()
         assert acts(world.plan, DeleteDaemonSet) == []
