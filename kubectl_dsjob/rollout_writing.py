@@ -5,7 +5,7 @@ Each sets an annotation, as the user could with kubectl.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from daemonset_job.api import names
 from daemonset_job.api.job import Job
@@ -15,6 +15,7 @@ from kubectl_dsjob.edge import Answer
 from kubectl_dsjob.errors import CliError
 from kubectl_dsjob.exit_codes import ExitCode
 from kubectl_dsjob.proposals import at_job
+from kubectl_dsjob.rollback_view import is_rolled_back
 from kubectl_dsjob.tables import counted
 from kubectl_dsjob.target import Target
 from kubectl_dsjob.writing import check_going_on, patch_job
@@ -60,12 +61,25 @@ async def abort(target: Target, name: str, reason: str) -> Answer:
 
 
 def abort_patch_for(job: Job, reason: str) -> dict[str, Any]:
-    """Return the patch that ends a run; CliError if a person has ended it before."""
+    """Return the patch that ends a run; CliError if it has ended for good before."""
+    if is_rolled_back(job):
+        _refuse_of_rolled_back(job)
     if job.is_aborted:
         way = f"See how it ended: {_status_command(job)}"
         raise CliError(f"{job.name} has been ended already", way, ExitCode.USAGE)
     _check_success(job)
     return _annotation(names.ANNOTATION_ABORT, reason)
+
+
+def _refuse_of_rolled_back(job: Job) -> NoReturn:
+    """Raise CliError: the run is final. Only the rollback itself could still be ended."""
+    jobs = job.status.rollback.jobs if job.status.rollback is not None else ()
+    if jobs and not job.is_true(ConditionType.ROLLED_BACK):
+        owned = at_job(jobs[-1], job.namespace)
+        way = f"To end the rollback, abort its Job: kubectl dsjob abort {owned} --reason TEXT"
+    else:
+        way = f"See how far it is: {_status_command(job)}"
+    raise CliError(f"{job.name} is rolled back: an abort of its run changes nothing", way)
 
 
 def _check_success(job: Job) -> None:

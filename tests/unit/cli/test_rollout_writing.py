@@ -20,6 +20,33 @@ def test_a_second_abort_is_refused():
         abort_patch_for(failed("Aborted"), "again")
 
 
+@pytest.mark.parametrize(
+    ("reason", "way"),
+    [
+        ("RollingBack", "abort its Job: kubectl dsjob abort sweep-rollback -n cli"),
+        ("RolledBack", "See how far it is: kubectl dsjob status sweep -n cli"),
+    ],
+)
+def test_a_run_that_is_rolled_back_is_not_said_to_be_aborted(reason, way):
+    """The rollback goes on: only its own Job can be aborted."""
+    is_over = "True" if reason == "RolledBack" else "False"
+    conditions = [
+        {"type": "Failed", "status": "True", "reason": "CheckFailed"},
+        {"type": "RolledBack", "status": is_over, "reason": reason},
+    ]
+    status = {
+        "phase": "Failed",
+        "conditions": conditions,
+        "rollback": {"jobs": ["sweep-rollback"], "desired": 2},
+    }
+    meta = {"name": "sweep", "namespace": "cli", "uid": "u"}
+    spec = {"image": "i", "rollback": {"args": ["undo"]}}
+    job = parse_job({"metadata": meta, "spec": spec, "status": status})
+    with pytest.raises(CliError, match="sweep is rolled back: an abort") as caught:
+        abort_patch_for(job, "late")
+    assert way in caught.value.way_out
+
+
 def test_a_failed_run_can_be_aborted_so_that_no_retry_revives_it():
     patch = abort_patch_for(failed("MaxFailedNodesExceeded"), "why")
     assert patch == {"metadata": {"annotations": {"daemonset.darkowlzz.space/abort": "why"}}}
