@@ -44,7 +44,7 @@ async def read_reports(client: KubeClient, namespace: str, selector: str) -> lis
     """Return the reports with these labels, all shards."""
     what = Selection(JOB_REPORTS, namespace, selector)
     raws = list_objects(client, what, page_size=_REPORTS_PER_PAGE)
-    return [parse_report(raw) async for raw in raws]
+    return [_need_parsed(raw) async for raw in raws]
 
 
 async def read_run(client: KubeClient, namespace: str, name: str, uid: str = "") -> RunView | None:
@@ -122,7 +122,7 @@ async def read_history(client: KubeClient, namespace: str, name: str) -> Sequenc
 async def need_report(client: KubeClient, namespace: str, report: str) -> RunView:
     """Return the run that a report is about, by the name of its first report."""
     try:
-        first = parse_report(await client.get(JOB_REPORTS, report, namespace))
+        first = _need_parsed(await client.get(JOB_REPORTS, report, namespace))
     except NotFound as error:
         if not error.details.get("name"):
             raise
@@ -144,6 +144,18 @@ async def read_rollback(client: KubeClient, view: RunView) -> RunView:
             states |= {node.name: str(node.state) for node in undo.nodes}
     nodes = tuple(replace(node, rollback=states.get(node.name, "")) for node in view.nodes)
     return replace(view, nodes=nodes)
+
+
+def _need_parsed(raw: dict[str, Any]) -> JobReport:
+    """Return the report; CliError that names it if it has a value of another type."""
+    try:
+        return parse_report(raw)
+    except ValueError as error:
+        meta = raw.get("metadata") or {}
+        name, namespace = str(meta.get("name")), str(meta.get("namespace"))
+        see = f"kubectl get dsjr {name} -n {namespace} -o yaml"
+        way = f"Look at it, and correct or delete it: {see}"
+        raise CliError(f"the report {name!r} cannot be read: {error}", way) from None
 
 
 def _try_job(raw: dict[str, Any]) -> Job | None:

@@ -372,3 +372,21 @@ async def test_a_user_who_may_not_read_scheduled_jobs_gets_the_near_names(server
     server.fail_next("GET", "/scheduledjobs/", 403, times=9)
     error = await failure(reading.status(target, "nightly"))
     assert error.way_out == "Did you mean nightly-1?"
+
+
+async def test_a_report_that_cannot_be_read_is_named(server, target):
+    """Another report of the Job is fine, and which one is broken is what the user has to know."""
+    labels = {names.LABEL_JOB: "sweep", names.LABEL_JOB_UID: "u"}
+    spec = {"job": {"name": "sweep", "uid": "u"}, "shard": 0}
+    for name, status in (("sweep-1", {}), ("sweep-2", {"nodeStates": "gone"})):
+        server.put(
+            JOB_REPORTS,
+            {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status},
+        )
+    for verb in (
+        reading.history(target, "sweep", Output.TABLE),
+        reading.status(target, "sweep"),
+    ):
+        error = await failure(verb)
+        assert error.message.startswith("the report 'sweep-2' cannot be read: ")
+        assert "kubectl get dsjr sweep-2 -n default -o yaml" in error.way_out
