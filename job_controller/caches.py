@@ -30,6 +30,7 @@ from daemonset_job.informers.daemon_sets import (
     selecting_by_changed_label,
 )
 from daemonset_job.informers.informers import CachedKind, SharedInformers
+from daemonset_job.informers.job_changes import is_by_client
 from daemonset_job.informers.whole_reports import RUN_INDEX, WholeReports, parse_cached_report
 from daemonset_job.kube.cache.store_writer import OnChange
 from daemonset_job.kube.client.client import KubeClient
@@ -47,7 +48,8 @@ from job_controller.core.owned_jobs.rollback_jobs import BATCHES_LIMIT
 from job_controller.ended_pods import EndedPodStore
 
 # Changes of pods and nodes come in bursts: one reconcile this much later sees them all. It is later
-# if decisions take long, at most 2 s. Changes of the ledger, which end a run, are not delayed.
+# if decisions take long, at most 2 s. Changes of the ledger, which end a run, are not delayed. A
+# client's change of a Job is delayed only if the last reconcile was less than that time ago.
 DEBOUNCE_SECONDS = 0.25
 DEBOUNCE_LIMIT_SECONDS = 2.0
 # Of one Job. It creates fewer than 20: a rollback of 5,000 nodes is five.
@@ -287,11 +289,18 @@ class Caches(SharedInformers):
             if new is None or new.status.start_time is None:
                 # Of a start that was taken back nothing counts, also in a program on standby.
                 self.ended_pods.forget(job.uid)
-            self._wake((job.namespace, job.name), 0.0)
+            self._wake_after_change(old, new, (job.namespace, job.name))
             self._wake_jobs_after(job.namespace, job.name)
             if job.owner_uid:
                 self._wake_owner(job)
         self._on_job(old, new)
+
+    def _wake_after_change(self, old: Job | None, new: Job | None, key: JobKey) -> None:
+        """Wake a Job that has changed: at once, unless a client has just changed it as well."""
+        pause_seconds = 0.0
+        if is_by_client(old, new):
+            pause_seconds = self._debouncer.remaining_seconds(key, self._clock.monotonic())
+        self._wake(key, pause_seconds)
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
         found = new or old

@@ -24,6 +24,7 @@ from daemonset_job.informers.daemon_sets import (
     selecting_by_changed_label,
 )
 from daemonset_job.informers.informers import CachedKind, SharedInformers
+from daemonset_job.informers.job_changes import is_by_client
 from daemonset_job.informers.whole_reports import RUN_INDEX, WholeReports, parse_cached_report
 from daemonset_job.kube.client.client import KubeClient
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, PODS
@@ -152,7 +153,7 @@ class Caches(SharedInformers):
         if new is None:
             self._listener.job_deleted(job)
             self.whole_reports.release(job.uid)
-        self._listener.job_affected((job.namespace, job.name), debounced=False)
+        self._listener.job_affected((job.namespace, job.name), debounced=is_by_client(old, new))
 
     def _daemon_set_changed(self, old: DaemonSet | None, new: DaemonSet | None) -> None:
         found = new or old

@@ -8,7 +8,14 @@ import pytest
 from daemonset_job.kube.client.resource import DAEMON_SETS, JOBS, LEASES, PODS
 from job_controller.actions.pods import PODS_AT_ONCE
 from job_controller.config import Config
-from tests.contract.controller_cluster import DAEMON_SET, running, until, virtual_clock
+from job_controller.metrics import Metrics
+from tests.contract.controller_cluster import (
+    DAEMON_SET,
+    FakeCluster,
+    running,
+    until,
+    virtual_clock,
+)
 from tests.contract.fake_faults import Fault
 
 __all__ = ["virtual_clock"]
@@ -58,3 +65,30 @@ async def test_hanging_writes_of_all_workers_leave_connections_to_the_lease(serv
     for task in hanging:
         task.cancel()
     await asyncio.gather(*hanging, return_exceptions=True)
+
+
+async def test_a_client_that_changes_a_job_all_the_time_costs_a_few_reconciles_a_second(server):
+    cluster, metrics = FakeCluster(server, "a", "b"), Metrics()
+
+    def count() -> float:
+        found = metrics.registry.get_sample_value("dsj_reconcile_duration_seconds_count")
+        assert found is not None
+        return found
+
+    async with running(server, metrics=metrics):
+        cluster.apply()
+        await until(cluster.is_settled)
+        await asyncio.sleep(5)
+        # The first change is looked at now, as a request of a person is.
+        before = count()
+        cluster.apply(suspend=True)
+        await asyncio.sleep(0.1)
+        assert cluster.condition("Suspended")["status"] == "True"
+        for number in range(500):
+            text = {"metadata": {"annotations": {"example.com/number": str(number)}}}
+            server.patch(JOBS, "sample", text)
+            await asyncio.sleep(0.02)
+        assert count() - before < 60
+        cluster.apply(suspend=False)
+        await asyncio.sleep(1)
+        assert cluster.condition("Suspended")["status"] == "False"

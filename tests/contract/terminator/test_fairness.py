@@ -8,6 +8,7 @@ import pytest
 from daemonset_job.api.container import Container
 from daemonset_job.api.names import CONTAINER_NAME
 from daemonset_job.api.pod import Pod
+from daemonset_job.kube.client.resource import JOBS
 from terminator.config import Config
 from terminator.logs.matcher import Matcher
 from terminator.logs.scanner import Limits, Scanner, Target
@@ -111,3 +112,24 @@ async def test_many_jobs_that_cannot_be_deleted_delay_no_deletion_of_another_nam
     other.agree()
     await eventually(lambda: not other.exists, 1.0)
     assert server.count("DELETE", "/namespaces/tenant/jobs/") < len(stuck)
+
+
+async def test_a_client_that_changes_a_job_all_the_time_costs_a_few_reconciles_a_second(
+    cluster, server
+):
+    run = cluster.add_job()
+    terminator, _ = cluster.start()
+
+    def count() -> float:
+        return cluster.sample(terminator, "reconciles_total", component="terminator", result="done")
+
+    await asyncio.sleep(10)
+    before = count()
+    for number in range(500):
+        text = {"metadata": {"annotations": {"example.com/number": str(number)}}}
+        server.patch(JOBS, run.name, text)
+        await asyncio.sleep(0.02)
+    assert count() - before < 120
+    run.print_tokens()
+    run.agree()
+    await eventually(lambda: not run.exists)
