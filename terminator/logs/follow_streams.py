@@ -130,7 +130,7 @@ class FollowStreams:
                     len(chunk),
                     stream.cursor,
                     self._context.clock.monotonic(),
-                    self._context.read_budget,
+                    self._context.read_budget.of(scanned.namespace),
                 )
                 read_state.accept_findings(log)
                 if log.findings.is_final:

@@ -27,7 +27,7 @@ from daemonset_job.runtime.backoff import exponential_seconds
 from terminator.logs.findings import Findings
 from terminator.logs.instance_log import InstanceLog
 from terminator.logs.log_parser import Cursor, Line, Span
-from terminator.logs.read_budget import NOISY_READ, RESUMED_READ, ReadBudget
+from terminator.logs.read_budget import NOISY_READ, RESUMED_READ, NamespaceBudget
 from terminator.logs.stream_state import StreamState
 
 # Interval between short reads of a pod without a stream. A token is found late by half the running
@@ -308,7 +308,7 @@ class LogReadState:
         self._checked_at = max(self._checked_at, now)
 
     def stream_received(
-        self, count: int, cursor: Cursor, now: float, budget: ReadBudget | None = None
+        self, count: int, cursor: Cursor, now: float, budget: NamespaceBudget | None = None
     ) -> bool:
         """Record `count` bytes of a stream; return whether it may continue.
 

@@ -6,7 +6,7 @@ Pure: time is given (monotonic seconds).
 import math
 
 from daemonset_job.runtime.backoff import exponential_seconds
-from terminator.logs.read_budget import ReadBudget
+from terminator.logs.read_budget import NamespaceBudget
 
 # A stream's own budget: bytes at once, and further bytes per second that it is open.
 STREAM_BYTES = 256 * 1024
@@ -39,7 +39,9 @@ class StreamState:
         self._bytes = 0
         self._has_delivered = False
 
-    def received(self, count: int, now: float, budget: ReadBudget | None, *, is_new: bool) -> bool:
+    def received(
+        self, count: int, now: float, budget: NamespaceBudget | None, *, is_new: bool
+    ) -> bool:
         """Record `count` bytes; return whether the stream is within the budgets.
 
         Bytes beyond the stream's own budget are taken from the shared `budget`. `is_new`: there

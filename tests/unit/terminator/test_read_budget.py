@@ -1,3 +1,5 @@
+import pytest
+
 from terminator.logs.read_budget import (
     BUDGET_BYTES,
     BUDGET_BYTES_PER_SECOND,
@@ -10,7 +12,7 @@ from terminator.logs.read_budget import (
 
 
 def test_budget_refills_over_time_up_to_its_limit():
-    budget = ReadBudget()
+    budget = ReadBudget().of("a")
     assert budget.take(BUDGET_BYTES, 100.0)
     assert not budget.take(1, 100.0)
     assert not budget.take(BUDGET_BYTES_PER_SECOND + 1, 101.0)
@@ -20,10 +22,49 @@ def test_budget_refills_over_time_up_to_its_limit():
 
 
 def test_a_clock_that_is_read_late_gives_nothing_twice():
-    budget = ReadBudget()
+    budget = ReadBudget().of("a")
     assert budget.take(BUDGET_BYTES, 100.0)
     assert not budget.take(1, 50.0)
     assert not budget.take(1, 100.0)
+
+
+def test_a_namespace_that_takes_all_it_can_leaves_a_share_to_another():
+    budget = ReadBudget()
+    many, one = budget.of("many"), budget.of("one")
+    moment = 0.0
+    for _ in range(10_000):  # noisy for a long time, as fast as it may be
+        moment += 0.1
+        while many.take(65536, moment):
+            pass
+    taken = 0
+    while one.take(65536, moment):
+        taken += 65536
+    assert taken > BUDGET_BYTES / 3
+    # Later both get as much.
+    assert not many.take(1, moment)
+    both = {many: 0, one: 0}
+    for _ in range(2000):
+        moment += 0.1
+        for each in both:
+            while each.take(65536, moment):
+                both[each] += 65536
+    assert both[one] == pytest.approx(both[many], rel=0.2)
+
+
+def test_small_amounts_of_many_namespaces_leave_most_of_it():
+    budget = ReadBudget()
+    assert all(budget.take(str(number), 65536, 0.0) for number in range(50))
+    assert budget.take("a", 0.9 * BUDGET_BYTES, 0.0)
+
+
+def test_all_namespaces_together_have_a_limit_and_one_refill():
+    budget = ReadBudget()
+    names = [str(number) for number in range(100)]
+    taken = sum(65536 for name in names for _ in range(1000) if budget.take(name, 65536, 0.0))
+    assert BUDGET_BYTES < taken <= 2 * BUDGET_BYTES
+    again = sum(65536 for name in names for _ in range(1000) if budget.take(name, 65536, 10.0))
+    assert again <= 10 * BUDGET_BYTES_PER_SECOND
+    assert all(budget.take(name, 65536, 1000.0) for name in names)
 
 
 def test_all_noisy_logs_together_share_one_rate_of_reads():

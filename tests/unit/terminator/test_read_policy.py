@@ -167,7 +167,7 @@ def test_a_noisy_log_is_read_within_its_interval():
 
 
 def test_a_stream_goes_on_while_some_of_its_budget_is_unused():
-    reading, budget = looked(), ReadBudget()
+    reading, budget = looked(), ReadBudget().of("a")
     reading.stream_opened(0.0)
     brought = 0
     while reading.stream_received(65536, LATER, 1.0, budget):

@@ -28,7 +28,7 @@ def test_a_stream_has_bytes_at_once_and_more_for_each_second():
 
 
 def test_bytes_beyond_its_own_budget_are_taken_from_the_shared_one():
-    stream, budget = opened(), ReadBudget()
+    stream, budget = opened(), ReadBudget().of("a")
     assert stream.received(STREAM_BYTES + 100, 0.0, budget, is_new=True)
     assert not budget.take(BUDGET_BYTES - 99, 0.0)
     assert budget.take(BUDGET_BYTES - 100, 0.0)
