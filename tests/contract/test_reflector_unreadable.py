@@ -46,6 +46,22 @@ async def test_unreadable_object_is_logged_and_not_treated_as_deleted(server, fo
     assert "skipped an object that cannot be read bad bad\n" in lines
 
 
+async def test_an_unreadable_object_that_changes_all_the_time_has_few_warnings(server, follow):
+    lines: list[str] = []
+    sink = logger.add(lines.append, format="{message} {extra[name]}", level="WARNING")
+    found = []
+    server.put(PODS, pod("a", "bad"))
+    await follow(Selection(PODS), found.append)
+    for number in range(100):
+        changed = pod("a", "bad" if number % 10 else "good")  # also if it can be read in between
+        changed["metadata"]["annotations"] = {"example.com/number": str(number)}
+        server.put(PODS, changed)
+        await asyncio.sleep(0.1)
+    logger.remove(sink)
+    assert len(found) > 80
+    assert lines == ["skipped an object that cannot be read a\n"]
+
+
 @pytest.mark.parametrize("value", ["@deep:1100", "@deep:9000", BROKEN])
 @pytest.mark.parametrize("metadata_only", [False, True])
 async def test_an_unreadable_object_affects_no_other(server, follow, value, metadata_only):

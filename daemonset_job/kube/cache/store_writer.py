@@ -1,5 +1,6 @@
 """Writes lists and events of the API server into a store, and reports every difference."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +19,8 @@ T = TypeVar("T", bound=CachedObject)
 # After this many bookmarks in a row below the known version, objects are listed: etcd was restored
 # from a backup. One alone does not show that, since another API server's cache may be stale.
 LOW_BOOKMARKS_LIMIT = 2
+# A client may write an object that cannot be read at any rate. Each has one warning in this time.
+WARN_AGAIN_SECONDS = 60.0
 
 # The key of an object of which not even the name was found.
 _NAMELESS: Key = ("", "")
@@ -32,8 +35,8 @@ class StoreWriter(Generic[T]):
 
     `parse` makes a small frozen object of the raw JSON, which is then dropped. If it raises
     ValueError (or trips over a missing or odd field), or the JSON cannot be parsed, the object is
-    skipped. It is logged, noted in `store.unreadable` and passed to `on_unreadable`, once for each
-    version. What was known of it before stays: unreadable is not deleted. `on_change` gets
+    skipped. It is noted in `store.unreadable` and passed to `on_unreadable`, once for each version,
+    and logged. What was known of it before stays: unreadable is not deleted. `on_change` gets
     (None, new) for an addition, (old, new) for a change, (old, None) for a deletion; a replaced UID
     is a deletion and an addition. It must be quick and must not raise.
     `on_progress(namespace, resource_version)` gets the version of the cache, after the change
@@ -58,6 +61,8 @@ class StoreWriter(Generic[T]):
         self._on_unreadable = on_unreadable
         self.resource_version = ""
         self._known: set[Key] = set()
+        # When each object that cannot be read was last logged with a warning.
+        self._warned: dict[Key, float] = {}
         self._low_bookmarks = 0
 
     def replace(self, found: Mapping[Key, T | Unreadable], version: str) -> None:
@@ -126,19 +131,23 @@ class StoreWriter(Generic[T]):
             return Unreadable.of(raw, repr(error))
 
     def _put_unreadable(self, key: Key, item: Unreadable) -> None:
-        """Note that an object cannot be read, and say so once for each version of it."""
+        """Note that an object cannot be read, and log each version of it."""
         self._known.add(key)
         before = self.store.unreadable.get(key)
         self.store.unreadable[key] = item
         if before is not None and before.resource_version == item.resource_version:
             return
+        now, warned = time.monotonic(), self._warned.get(key)
+        is_news = warned is None or now >= warned + WARN_AGAIN_SECONDS
+        if is_news:
+            self._warned[key] = now
         logger.bind(
             resource=self.what.resource.plural,
             namespace=item.namespace,
             name=item.name,
             resource_version=item.resource_version,
             error=item.error,
-        ).warning("skipped an object that cannot be read")
+        ).log("WARNING" if is_news else "DEBUG", "skipped an object that cannot be read")
         if self._on_unreadable is not None:
             self._on_unreadable(item)
 
@@ -157,6 +166,7 @@ class StoreWriter(Generic[T]):
 
     def _remove(self, key: Key) -> None:
         self._known.discard(key)
+        self._warned.pop(key, None)
         old = self.store.remove(key)
         if old is not None:
             self._on_change(old, None)
