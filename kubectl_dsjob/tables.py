@@ -15,6 +15,9 @@ _GAP: Final = "   "
 # A spreadsheet takes a cell that begins so for a formula, which a task could have printed.
 # Some take the wide forms of these characters too, and some skip blanks before them.
 _FORMULA_STARTS: Final = tuple("=+-@＝＋－＠")  # noqa: RUF001
+# Where commas are decimal, a spreadsheet begins a cell after a semicolon, also inside of quotes.
+# Not even a number is one there, since the rest of the row follows it.
+_INNER_FORMULA: Final = re.compile(r"([;\t])(?=[\s\"]*[=+@\-＝＋－＠])")  # noqa: RUF001
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
@@ -43,6 +46,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _safe_cell(text: str) -> str:
+    text = _INNER_FORMULA.sub(r"\1'", text)
     bare = text.strip()
     is_formula = bare.startswith(_FORMULA_STARTS) and not _NUMBER.fullmatch(bare)
     return f"'{text}" if is_formula else text

@@ -348,6 +348,28 @@ def test_no_cell_of_csv_is_a_formula(cell):
     assert csv_text(["a"], [[cell]]) == f"a\n'{cell}\n"
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a;=cmd|'/c calc'!A1",
+        "a; +1;@b",
+        "a;-5",
+        ';\uff1d1"',
+        'a;"=1+1',
+        "=1;=1",
+    ],
+)
+def test_no_cell_of_csv_is_a_formula_where_semicolons_or_tabs_separate_cells(separator, text):
+    row = csv_text(["a", "b", "c"], [["node", text.replace(";", separator), "1+1"]]).splitlines()[1]
+    for cell in row.split(separator):
+        assert not re.match(r"[\s\"]*[=+@\-\uff1d]", cell), cell
+
+
+def test_semicolons_in_csv_stay_where_no_formula_follows():
+    assert csv_text(["a"], [["1;2; b-c;"]]) == "a\n1;2; b-c;\n"
+
+
 def test_numbers_in_csv_stay_numbers():
     numbers = ["-5", "+1.5", "-.5", "-1e-9", " -5"]
     assert csv_text(["a"], [[each] for each in numbers]) == "\n".join(["a", *numbers, ""])
