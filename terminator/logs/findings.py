@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from daemonset_job.api.line_limits import LAST_LINES_BYTES
+from daemonset_job.api.result_limits import RESULTS_BYTES, bounded_results
 from terminator.logs.log_parser import Line
 from terminator.logs.matcher import (
     Classifier,
@@ -23,6 +24,10 @@ from terminator.logs.report_limits import LAST_LINES_LIMIT, LINE_HEAD_BYTES
 # Bytes kept of a log's last lines: what a report has room for, and as much again of blanks, colours
 # and the like. The last line is kept in any case.
 _KEPT_BYTES = 2 * LAST_LINES_BYTES
+# Bytes that the results of a log may take, at two for a character. That is twice what a report has
+# room for, since a value may become shorter. Text beyond ASCII may take four for each character.
+_RESULTS_COST = 4 * RESULTS_BYTES
+_COST, _WIDE_COST = 2, 4
 
 
 @dataclass(slots=True)
@@ -84,11 +89,18 @@ class Findings:
                 if newest_at >= self._result_times.get(name, ""):
                     self.results[name] = value
                     self._result_times[name] = newest_at
+                    self._bound_results()
             case UnlistedResult(name):
                 self.unlisted_result = self.unlisted_result or name
             case Progress() as progress:
                 if newest_at >= self._progress_at:
                     self.progress, self._progress_at = progress, newest_at
+
+    def _bound_results(self) -> None:
+        """Drop the values that a report has no room for, once all are far too long."""
+        if sum(map(_cost, self.results.values())) > _RESULTS_COST:
+            _, omitted = bounded_results(self.results)
+            self.results.update(dict.fromkeys(omitted))
 
     def drop_results_before(self, timestamp: str) -> None:
         """Drop the results printed before a gap: they may have been printed again in it."""
@@ -110,3 +122,7 @@ class Findings:
             sizes = accumulate(len(line) for line in reversed(kept))
             count = sum(size <= _KEPT_BYTES for size in sizes)
             self.last_lines = kept[-count:]
+
+
+def _cost(value: str | None) -> int:
+    return len(value or "") * (_COST if (value or "").isascii() else _WIDE_COST)

@@ -144,6 +144,12 @@ class LogReadState:
             self.previous_log = InstanceLog()
         return is_mixed
 
+    def drop_previous_log(self) -> None:
+        """Drop what the log of the previous instance has shown: all of it is reported."""
+        if not self.is_streaming:
+            self.streamed_log = self.log
+        self.previous_log = InstanceLog()
+
     def _new_instance(self, restart_count: int) -> None:
         if restart_count < self._instance:
             # A machine without the containers and logs of the former one counts from 0 again.

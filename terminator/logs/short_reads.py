@@ -148,3 +148,5 @@ class ShortReads:
         if not is_streamed:
             # A stream continues after them; otherwise the next read returns them again.
             log.findings.last_lines = ()
+        if step.previous and is_end:
+            read_state.drop_previous_log()

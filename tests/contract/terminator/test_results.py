@@ -1,6 +1,7 @@
 """Results that a task prints long before its token."""
 
 import asyncio
+import gc
 from datetime import UTC, datetime
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from daemonset_job.kube.client.resource import PODS
 from terminator.config import Config
 from terminator.logs.backward_read import BACKWARD_BYTES
+from terminator.logs.instance_log import InstanceLog
 from terminator.logs.result_search import SEARCH_TIMEOUT_SECONDS
 from terminator.logs.tail_read import TAIL_LINES
 from tests.contract.terminator.cluster import eventually, running, terminated
@@ -309,3 +311,24 @@ async def test_exit_mode_does_not_mix_results_of_two_starts(cluster, server):
     await asyncio.sleep(20)
     assert run.completed() == {"a"}
     assert "results" not in run.evidence()["a"]
+
+
+async def test_those_of_an_earlier_attempt_take_no_memory_once_it_has_been_read(cluster):
+    run = cluster.add_job(nodes=("a",), results=RESULTS)
+    terminator, _ = cluster.start(Config(max_streams=0, resync_period=1000.0))
+    run.log("a").write(IP)
+    await asyncio.sleep(10)
+    gc.collect()
+    assert IP.rpartition("=")[2] in _values_kept()
+    run.log("a", previous=True).write(IP)
+    run.log("a").entries.clear()
+    run.set_container("a", running(restartCount=1))
+    await asyncio.sleep(10)
+    gc.collect()
+    assert not _values_kept()
+    assert terminator is not None
+
+
+def _values_kept() -> set[str]:
+    found = (each for each in gc.get_objects() if isinstance(each, InstanceLog))
+    return {value for log in found for value in log.findings.results.values() if value}

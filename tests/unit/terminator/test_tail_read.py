@@ -1,10 +1,18 @@
 """A short read: what to ask, and what the answer proves. The kubelet is played by `answer`."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from daemonset_job.api.line_limits import LAST_LINES_BYTES
+from daemonset_job.api.result_limits import (
+    RESULT_BYTES,
+    RESULTS_BYTES,
+    RESULTS_LIMIT,
+    bounded_results,
+)
 from terminator.logs.findings import Findings
 from terminator.logs.log_parser import LINE_LIMIT, Cursor, Line
 from terminator.logs.matcher import Matcher, Progress
@@ -62,6 +70,31 @@ def read(records, cursor=None, unfinished=None, found=None, matcher=MATCHER):
 
 
 FULL = TailRequest(TAIL_LINES, TAIL_BYTES)
+
+
+NAMES = tuple(f"r{number:02}" for number in range(RESULTS_LIMIT))
+
+
+@pytest.mark.parametrize("value", ["x" * RESULT_BYTES, "\U0001f600" + "x" * (RESULT_BYTES - 4)])
+def test_the_results_of_a_log_take_little_more_memory_than_a_report_has_room_for(value):
+    found = Findings()
+    records = whole(*(f"dsjob:result {name}={value}".encode() for name in NAMES))
+    read(records, found=found, matcher=Matcher("done", results=NAMES))
+    assert set(found.results) == set(NAMES)
+    kept = [value for value in found.results.values() if value is not None]
+    assert sum(map(sys.getsizeof, kept)) < 5 * RESULTS_BYTES
+    # Those that the report keeps are the same.
+    unbounded = bounded_results(dict.fromkeys(NAMES, value))
+    assert bounded_results(found.results) == unbounded
+
+
+def test_results_that_fit_into_a_report_are_all_kept_also_if_they_were_longer_before():
+    found, names = Findings(), NAMES[:8]
+    long = [f"dsjob:result {name}={'x' * RESULT_BYTES}".encode() for name in names]
+    wide = "\U0001f600" * 100
+    short = [f"dsjob:result {name}={wide}".encode() for name in names]
+    read(whole(*long, *short), found=found, matcher=Matcher("done", results=names))
+    assert found.results == dict.fromkeys(names, wide)
 
 
 def test_an_older_answer_does_not_take_back_newer_results():
