@@ -5,7 +5,8 @@ Modelled:
 - start-up lag, container states and restart counts with back-off, `lastState`;
 - tasks by plan (see `script`), as the pod's one container or as an init container before `pause`;
 - graceful end of deleted pods, eviction, graceful shutdown;
-- a node that hangs and comes back: nothing moves, and Ready turns Unknown after a while;
+- a node that hangs and comes back: nothing moves, and Ready turns Unknown after a while. What was
+  due is done late, and each task keeps its order;
 - a machine that is replaced under the same name: its old pods that still exist are started again;
 - a node that is only registered again: its containers go on.
 
@@ -16,7 +17,9 @@ that restarts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.fakekube.containers import (
@@ -239,16 +242,30 @@ class PodRun:
         )
         for line in script.lines:
             self.say(line)
+        self._plan_work(instance, script)
+
+    def _plan_work(self, instance: int, script: Script) -> None:
+        """Have an instance do what its script says after its first lines, one step at a time."""
+        steps: list[tuple[float, Callable[[], None]]] = []
         if script.middle_lines:
-            machine.call_later(script.middle, self.print_lines, instance, script.middle_lines)
+            prints = partial(self.print_lines, instance, script.middle_lines)
+            steps.append((script.middle, prints))
         if script.late_lines:
-            machine.call_later(script.after, self.speak, instance, script)
+            steps.append((script.after, partial(self.speak, instance, script)))
         if script.reboots:
-            machine.call_later(script.after, self.reboot, instance)
+            steps.append((script.after, partial(self.reboot, instance)))
         if script.code is not None:
-            machine.call_later(
-                script.after + LAST_WORDS_SECONDS, self.finish, instance, script.code
-            )
+            finish = partial(self.finish, instance, script.code)
+            steps.append((script.after + LAST_WORDS_SECONDS, finish))
+        # Each timer does the next step, whichever it was set for. A machine that comes back does
+        # late what was due: a token that is due right then still follows the lines before it.
+        left = deque(act for _, act in steps)
+
+        def do_next() -> None:
+            left.popleft()()
+
+        for after, _ in steps:
+            self.machine.call_later(after, do_next)
 
     @property
     def is_at_work(self) -> bool:

@@ -507,3 +507,8 @@ def test_only_a_node_that_was_away_for_its_time_fails_a_run(refused):
     assert (simulate(brief).violations, simulate(long).violations) == ((), ())
     with patch.object(RunContext, "unreachable_seconds", 1.0):
         assert "false failure" in simulate(brief).kinds
+
+
+def test_a_task_whose_token_is_due_as_its_machine_comes_back_prints_its_lines_first():
+    """The token was modelled before the results that had been due while the machine was down."""
+    assert not simulate(generate_schedule(7_778_830)).violations
