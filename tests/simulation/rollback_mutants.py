@@ -6,14 +6,12 @@ from dataclasses import replace
 from datetime import datetime
 from unittest.mock import patch
 
-from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import add_seconds
 from job_controller.core.owned_jobs import rollback, rollback_targets
 from job_controller.core.owned_jobs.rollback_targets import Targets
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.snapshot import Snapshot, merge_evidence
 from terminator import deletion_decision
 from tests.simulation.record_mutants import Mutant
 
@@ -45,12 +43,14 @@ def rolls_back_every_node() -> Iterator[None]:
 @contextmanager
 def forgets_failed_nodes() -> Iterator[None]:
     """Only nodes whose task has completed are rolled back."""
-    real = rollback_targets.has_started
+    real = rollback_targets.find_targets
 
-    def has_started(record: NodeRecord, evidence: Evidence | None) -> bool:
-        return record.state == NodeState.COMPLETED and real(record, evidence)
+    def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targets:
+        found, ledger = real(snapshot, counts, now), merge_evidence(snapshot)
+        completed = {name for name, evidence in ledger.items() if evidence.completed_at}
+        return replace(found, started=found.started & completed)
 
-    with patch.object(rollback_targets, "has_started", has_started):
+    with patch.object(rollback, "find_targets", find_targets):
         yield
 
 
