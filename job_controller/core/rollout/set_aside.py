@@ -47,7 +47,8 @@ def find_due(
 
     With `failurePolicy.unreachableSeconds` those that have been unreachable for that time. Without
     it all of them, once the run has nothing else to do. A run whose other nodes are all done does
-    not wait for its window: it ends outside of it, too.
+    not wait for its window: it ends outside of it, too. A node that has had no turn waits for the
+    window as any other does: it may be back by then.
     """
     if not counts.desired_is_known or not counts.nodes_spec_is_applied:
         return SetAside()
@@ -64,7 +65,8 @@ def find_due(
     open_nodes = {name for name, node in counts.nodes.items() if node.state in _OPEN}
     open_nodes |= {name for name, record in counts.absent.items() if record.state in _OPEN}
     has_rollout = snapshot.job.spec.rollout is not None
-    if open_nodes and (idleness.is_held or not has_rollout):
+    waits_for_window = idleness.is_held and bool(open_nodes or away - places.taken.keys())
+    if waits_for_window or (open_nodes and not has_rollout):
         return waits
     # Others wait for the places that these nodes take, or for their next turn in the step.
     has_place = bool(places.taken) or bool(away & find_kept(snapshot, counts).present)

@@ -1,7 +1,7 @@
 """The window of a rollout: looked at before every turn."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -125,6 +125,36 @@ def test_a_run_with_nothing_else_to_do_does_not_wait_for_a_dead_node_until_its_w
     world.step(5)
     assert world.phase == ("Running" if others else "Succeeded")
     assert ("setAsideAt" in world.cluster.report_status["nodeStates"]["b"]) == (not others)
+
+
+def test_a_run_waits_for_its_window_with_a_node_that_is_away_and_has_had_no_turn():
+    """A reboot by day ended the run without it. The window is when it would have started."""
+    world = RolloutWorld("a", "b", rollout=NIGHT, failure_policy=WITHIN_ONE)
+    world.now = OPEN
+    while world.started != ["a"]:
+        world.step()
+    world.complete("a")
+    world.now = CLOSED
+    world.step(3)
+    world.lose("b")
+    world.step(5)
+    assert world.phase == "Running"
+    world.set_ready("b", is_ready=True)
+    world.now = OPEN + timedelta(days=1)
+    world.step(5)
+    assert world.started == ["a", "b"]
+
+
+def test_a_run_with_only_such_a_node_left_ends_once_its_window_opens():
+    world = RolloutWorld("a", rollout=NIGHT, failure_policy=WITHIN_ONE)
+    world.now = CLOSED
+    world.step(3)
+    world.lose("a")
+    world.step(5)
+    assert world.phase != "Succeeded"
+    world.now = OPEN + timedelta(days=1)
+    world.step(5)
+    assert world.phase == "Succeeded"
 
 
 def test_a_job_without_an_end_takes_no_turn_back_outside_its_window():
