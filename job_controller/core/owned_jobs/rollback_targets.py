@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,6 +21,8 @@ from job_controller.core.state.node_unreachable import is_away
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 _STARTED = frozenset({NodeState.ACTIVE, NodeState.COMPLETED})
+# The UID of a former node of which the report has no UID.
+_UNKNOWN = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targe
     # Nodes that have no record, and former ones: the record is about another node of that name.
     others = ledger.keys() - started.keys()
     started |= {name: ledger[name].node_uid for name in others}
+    started |= dict.fromkeys(_find_former(records, started.keys()), _UNKNOWN)
     busy = {pod.node_name for pod in _pods_at_work(snapshot, counts, ledger)}
     unreachable = frozenset(counts.names(NodeState.UNREACHABLE))
     away = {
@@ -80,6 +83,18 @@ def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targe
             and not tolerations.untolerated(snapshot.nodes[name].taints)
         ),
     )
+
+
+def _find_former(records: Mapping[str, NodeRecord], known: Collection[str]) -> set[str]:
+    """Return the names that another node had before, on which the task had started and failed.
+
+    The failures of that one are all that its successor, which has not started, has in its record.
+    """
+    return {
+        name
+        for name, record in records.items()
+        if name not in known and any(failure.attempts for failure in record.failures)
+    }
 
 
 def find_not_ready(snapshot: Snapshot) -> frozenset[str]:

@@ -13,7 +13,7 @@ CONTINUE = {"action": "Continue"}
 
 
 def test_a_new_node_with_the_name_of_a_failed_one_is_not_rolled_back():
-    """Its record keeps the failures of the node before. It has never started the task itself."""
+    """Its record keeps the failures of the one before. The task may have changed that machine."""
     world = RollbackWorld("a", "b", "c", failurePolicy=CONTINUE)
     world.run_until_failure("b")
     world.remove("b")
@@ -27,6 +27,10 @@ def test_a_new_node_with_the_name_of_a_failed_one_is_not_rolled_back():
     world.complete(*world.at_work)
     world.step(6)
     assert world.included() == ["a", "c"]
+    world.end_rollback()
+    world.step(3)
+    assert world.rolled_back == ("True", "RolledBackPartly")
+    assert world.message.endswith("not rolled back, because away, tainted or gone: b")
 
 
 @pytest.mark.parametrize("is_over", [False, True])
