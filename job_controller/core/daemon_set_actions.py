@@ -16,6 +16,7 @@ from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.owned_jobs.rollback_targets import (
     is_end_recorded,
     lacks_counted_pods,
+    lacks_starts,
     may_lack_pods,
 )
 from job_controller.core.plan import (
@@ -55,7 +56,7 @@ def daemon_set_actions(
             return []
         # Without the DaemonSet only the Job says that the run has failed, under the newest retry.
         ends_all = snapshot.job.ends_all_tasks and _logs_are_recorded(counts)
-        ends_all = ends_all and not _lacks_starts_to_undo(snapshot)
+        ends_all = ends_all and not _lacks_starts_to_undo(snapshot, counts)
         # The gate comes first: the API server may refuse the deletion. It may refuse the gate, too.
         is_settled = ours.is_gated and not _lacks_pods_to_undo(snapshot, counts)
         if ends_all and stays_until is None and (is_settled or is_refused):
@@ -83,13 +84,15 @@ def _lacks_pods_to_undo(snapshot: Snapshot, counts: NodeCounts) -> bool:
     return snapshot.job.spec.rollback and may_lack_pods(snapshot, counts)
 
 
-def _lacks_starts_to_undo(snapshot: Snapshot) -> bool:
+def _lacks_starts_to_undo(snapshot: Snapshot, counts: NodeCounts) -> bool:
     """Return whether only pods may show on which nodes a rollback has something to undo.
 
     The API server may have refused the report since a task started, or the cache lacks the pods.
     """
-    has_all = is_end_recorded(snapshot) and not lacks_counted_pods(snapshot)
-    return snapshot.job.spec.rollback and not has_all
+    if not snapshot.job.spec.rollback:
+        return False
+    lacks_pods = not is_end_recorded(snapshot) or lacks_counted_pods(snapshot)
+    return lacks_pods or lacks_starts(snapshot, counts)
 
 
 def _why_changed(ours: DaemonSet, job: Job, *, gated: bool) -> str:

@@ -284,7 +284,7 @@ def _record_actions(
     job, counts, run = snapshot.job, found.counts, found.run
     is_frozen = not counts.is_exact
     first = snapshot.first_report
-    report_is_final = first is not None and first.status.phase == status.phase
+    report_is_final = first is not None and _has_this_end(first.status, status)
     # An abort makes the end of a failed run final, which is on record before the request may go.
     is_aborted_now = run.reason == FailedReason.ABORTED and not job.is_aborted
     is_recorded = job.status.phase == status.phase and report_is_final and not is_aborted_now
@@ -292,7 +292,7 @@ def _record_actions(
     has_succeeded = run.outcome == RunOutcome.SUCCEEDED and job.is_true(ConditionType.COMPLETE)
     late: list[tuple[JobReport, ReportStatus]] = []
     if is_frozen:
-        late = record_late_starts(snapshot, record_changes(snapshot), status)
+        late = record_late_starts(snapshot, record_changes(snapshot))
         late = record_rollback(snapshot, late, status, now)
         late = record_returned(snapshot, counts, late)
     actions: list[Action] = [
@@ -317,6 +317,16 @@ def _record_actions(
     if status != job.status:
         actions.append(WriteStatus(status))
     return actions
+
+
+def _has_this_end(recorded: ReportStatus, status: JobStatus) -> bool:
+    """Return whether a report says how the run has ended: the same as the next status of the Job.
+
+    A run that failed, was retried, and has failed again has another end than before.
+    """
+    if recorded.phase != status.phase:
+        return False
+    return status.phase != Phase.FAILED or recorded.completion_time == status.completion_time
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,24 @@ def lacks_counted_pods(snapshot: Snapshot) -> bool:
     return len(known) < ours.scheduled + ours.misscheduled
 
 
+def lacks_starts(snapshot: Snapshot, counts: NodeCounts) -> bool:
+    """Return whether the report lacks a task that has started, and is about to get it.
+
+    The task may have started after the end of the run was recorded. While the nodes cannot be
+    counted exactly, the report gets only the starts of pods that it names.
+    """
+    ledger, records = merge_evidence(snapshot), merge_records(snapshot)
+    seen = {name: node.record for name, node in counts.nodes.items()}
+    for name, record in (*seen.items(), *counts.ending.items()):
+        known = records.get(name)
+        if known is None or known.uid != record.uid:
+            known = NodeRecord(record.uid, NodeState.WAITING)
+        is_due = counts.is_exact or known.pod_uid == record.pod_uid
+        if is_due and has_started(record, None) and not has_started(known, ledger.get(name)):
+            return True
+    return False
+
+
 def is_end_recorded(snapshot: Snapshot) -> bool:
     """Return whether Job and report both say how the run has ended.
 

@@ -38,6 +38,7 @@ UNSTARTED_WORDS = "the Job has not started"
 # Refused writes that a run needs after its failure, too, such as that of the scheduling gate.
 _REFUSED_CHANGES = (
     ProgressingReason.DAEMON_SET_REFUSED,
+    ProgressingReason.REPORT_REFUSED,
     ProgressingReason.POD_CHANGE_REFUSED,
     ProgressingReason.NODE_CHANGE_REFUSED,
 )

@@ -12,6 +12,7 @@ from daemonset_job.api.job_status import JobStatus
 from daemonset_job.api.reasons import RolledBackReason
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
+from daemonset_job.api.rollback import can_roll_back
 from daemonset_job.api.states import ConditionType, NodeState
 from daemonset_job.api.times import whole_seconds
 from job_controller.core.owned_jobs.rollback import RollbackState
@@ -88,19 +89,19 @@ def record_rollback(
 
 
 def record_late_starts(
-    snapshot: Snapshot, statuses: Sequence[tuple[JobReport, ReportStatus]], status: JobStatus
+    snapshot: Snapshot, statuses: Sequence[tuple[JobReport, ReportStatus]]
 ) -> list[tuple[JobReport, ReportStatus]]:
     """Return the reports to write, with the nodes whose task began after the end was recorded.
 
     Its pod is deleted together with the DaemonSet, which may take a while. After that nothing else
-    shows that the node is one of the rollback. Only the pod on record counts: its UID cannot be
-    forged. `statuses` are reports that are written anyway.
+    shows that the node is one of the rollback, which a person may ask for later. Only the pod on
+    record counts: its UID cannot be forged. `statuses` are reports that are written anyway.
     """
     written = {report.uid: body for report, body in statuses}
     began = {
         pod.node_name: pod
         for pod in snapshot.all_pods
-        if status.rollback is not None and has_started(pod)
+        if can_roll_back(snapshot.job) and has_started(pod)
     }
     found = []
     for report in snapshot.reports:

@@ -128,6 +128,70 @@ def test_the_daemon_set_stays_until_the_report_has_the_tasks_that_have_started()
     assert world.included() == ["a"]
 
 
+def failed_world() -> RollbackWorld:
+    """Return a run that has failed on a, by its report; b has its pod, and has not started."""
+    policy = {"action": "FailFast", "pods": "Delete"}
+    world = RollbackWorld("a", "b", rollout=None, failurePolicy=policy, failureLogLines=0)
+    world.put(make_pod("a", uid="pod-a-1"))
+    world.put(make_pod("b", state="waiting", phase="Pending", uid="pod-b-1"))
+    world.step(2)
+    world.fail("a")
+    world.step()
+    assert (world.phase, world.report["phase"]) == ("Failed", "Failed")
+    return world
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_so_it_does_for_a_task_that_starts_after_the_end_is_in_the_report(is_exact):
+    """A quota may keep the pod of another node off, so that the nodes are not known exactly."""
+    world = failed_world()
+    if not is_exact:
+        world.cluster.nodes["c"] = make_node("c")
+    world.refused = {RefusedWrite.REPORT: "no more writes"}
+    world.put(make_pod("b", uid="pod-b-1"))
+    for _ in range(5):
+        assert acts(world.step(), DeleteDaemonSet) == []
+    words = world.condition("Progressing")[2]
+    assert not is_exact or words.endswith("; the API server refuses the JobReport: no more writes")
+    world.refused = {}
+    for _ in range(3):
+        if acts(world.step(), DeleteDaemonSet):
+            break
+    else:
+        raise AssertionError("the pods are never ended")
+    world.cluster.has_daemon_set, world.cluster.pods = False, []
+    world.ask()
+    world.step(3)
+    assert world.included() == ["a", "b"]
+
+
+def test_a_task_that_never_starts_does_not_keep_the_daemon_set():
+    world = failed_world()
+    assert acts(world.step(), DeleteDaemonSet)
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_the_report_gets_the_second_end_of_a_run_that_is_retried(is_exact):
+    """It was refused all the time between, and has the first one. Nothing was ended before."""
+    world = failed_world()
+    world.refused = {RefusedWrite.REPORT: "no more writes"}
+    world.wait(seconds=30)
+    world.retry()
+    for name in ("a", "b"):
+        world.put(make_pod(name, serial=2))
+    world.step(2)
+    world.fail("a")
+    if not is_exact:
+        world.cluster.nodes["c"] = make_node("c")
+    world.step(3)
+    assert (world.phase, world.report["phase"]) == ("Failed", "Failed")
+    assert world.report["completionTime"] < str(world.cluster.job.status.to_raw()["completionTime"])
+    world.refused = {}
+    world.step(3)
+    assert world.report["completionTime"] == world.cluster.job.status.to_raw()["completionTime"]
+    assert acts(world.plan, DeleteDaemonSet)
+
+
 # --- what is said of nodes that are left --------------------------------------------------
 
 
