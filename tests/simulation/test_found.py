@@ -512,3 +512,17 @@ def test_only_a_node_that_was_away_for_its_time_fails_a_run(refused):
 def test_a_task_whose_token_is_due_as_its_machine_comes_back_prints_its_lines_first():
     """The token was modelled before the results that had been due while the machine was down."""
     assert not simulate(generate_schedule(7_778_830)).violations
+
+
+def test_a_rollback_that_waits_names_a_node_for_a_while_after_a_restart():
+    """Its machine stays down, and another node is at work for good."""
+    nodes = (
+        NodePlan("n0", (Task("fail", 5.0, 1, 99),)),
+        NodePlan("n1", (Task("done", 1.0),)),
+        NodePlan("n2", (Task("never"),)),
+    )
+    policy = {"backoffLimit": 0, "failurePolicy": {"action": "Rollback"}}
+    spec = {**SPEC, **policy, "rollback": {"args": ["undo"]}}
+    found = simulate(schedule(nodes, spec, Disturbance(5.9, "down", what="n0")))
+    assert not found.violations
+    assert "not quiet: a rollback waits" in found.excused

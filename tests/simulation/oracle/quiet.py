@@ -98,7 +98,8 @@ async def restart_both(world: World) -> None:
         if _keeps_pods(world, kinds) and count <= REFUSED_WRITES:
             world.oracle.excuse("not quiet", "a pod may not be deleted")
             return
-        if _rollback_waits(world) and not found and count <= SHOWN_WRITES:
+        # The status names the node, and after its time no more.
+        if _rollback_waits(world) and not found and count <= 2 * SHOWN_WRITES:
             world.oracle.excuse("not quiet", "a rollback waits")
             return
         words = f"{count} writes after a restart at rest"
