@@ -24,6 +24,7 @@ from terminator.ledger.evidence import (
     has_succeeded,
     is_beyond_limit,
     is_failure,
+    is_failure_of_pod,
     is_of_earlier_try,
     is_of_latest_exit,
     log_evidence,
@@ -109,6 +110,10 @@ class Reconciler:
                 # It is about to be replaced, and its log says nothing of what is to run now.
                 continue
             entry = ledger.get(node.name)
+            if is_failure_of_pod(entry, pod) and entry.node_uid != node.uid:
+                # The cache was late, and still had the former node of that name.
+                entry = replace(entry, node_uid=node.uid)
+                self._record(job, pod, entry)
             if entry is not None and (
                 entry.node_uid != node.uid
                 or is_of_earlier_try(entry, revision, earlier.get(node.name, ()))
@@ -205,10 +210,7 @@ class Reconciler:
     def _has_failed_for_good(self, job: Job, target: Target, new: Evidence | None) -> bool:
         """Return whether the task in a pod has printed the failure token."""
         entry = self._ledger.evidence_of(job, target.pod.node_name)
-        return any(
-            found is not None and bool(found.failed_at) and found.pod_uid == target.pod.uid
-            for found in (new, entry)
-        )
+        return any(is_failure_of_pod(found, target.pod) for found in (new, entry))
 
     def _is_of_later_start(self, job: Job, target: Target) -> bool:
         """Return whether the node had completed before this attempt, in mode Exit."""

@@ -6,6 +6,7 @@ Pure.
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TypeGuard
 
 from daemonset_job.api.choices import RuleAction
 from daemonset_job.api.evidence import Evidence
@@ -190,6 +191,11 @@ def is_failure(record: NodeRecord, node_uid: str, job: Job) -> bool:
     if record.uid != node_uid or record.revision != job.revision:
         return False
     return record.has_failed(job.retry_request)
+
+
+def is_failure_of_pod(entry: Evidence | None, pod: Pod) -> TypeGuard[Evidence]:
+    """Return whether an entry says that the task in this pod has printed the failure token."""
+    return entry is not None and bool(entry.failed_at) and entry.pod_uid == pod.uid
 
 
 def exit_evidence(pod: Pod, node_uid: str) -> Evidence:

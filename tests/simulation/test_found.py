@@ -371,6 +371,11 @@ def test_a_node_without_a_taint_for_a_moment_may_be_called_unreachable():
     assert not simulate(generate_schedule(7_769_426)).violations
 
 
+def test_a_failure_token_recorded_for_the_former_node_holds():
+    """The list of nodes was late, and the next attempt had succeeded before it came."""
+    assert not simulate(generate_schedule(7_779_565)).violations
+
+
 def test_a_rerun_of_a_node_that_was_registered_again_is_not_lost():
     """The report cannot be written, and has the record of the former node of that name."""
     assert not simulate(generate_schedule(10_000_004_189)).violations

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.kube.client.resource import JOB_REPORTS, PODS
+from daemonset_job.kube.client.resource import JOB_REPORTS, NODES, PODS
 from tests.contract.terminator.cluster import eventually, running, terminated
 
 pytestmark = pytest.mark.looptime(end=2000)
@@ -192,3 +192,30 @@ async def test_exit_code_0_counts_if_the_log_with_a_failure_token_is_gone(cluste
     server.logs.clear()
     run.set_container("a", terminated(0), "initContainerStatuses")
     await eventually(lambda: run.completed() == {"a"}, 60)
+
+
+@pytest.mark.parametrize("mode", ["Log", "Exit"])
+async def test_a_failure_token_that_was_recorded_for_the_former_node_fails_the_node(
+    cluster, server, mode
+):
+    """The cache of nodes was late, and the kubelet has started the task again since."""
+    completion = {"mode": mode, "failureToken": "broken"}
+    run = cluster.add_job(nodes=("a", "b"), completion=completion, report=False)
+    pods = {node: server.get(PODS, run.pod(node))["metadata"] for node in run.nodes}
+    failed = {"failedAt": "2030-01-01T00:00:05Z", "lastLines": ["broken"]}
+    entries = {
+        "a": {"nodeUID": "former", "pod": pods["a"]["name"], "podUID": pods["a"]["uid"], **failed},
+        "b": {"nodeUID": "former", "pod": "former", "podUID": "former-pod", **failed},
+    }
+    run.add_report(evidence=entries)
+    cluster.start()
+    for node in run.nodes:
+        run.log(node).write("working", *(["done"] if mode == "Log" else []))
+        run.log(node).end()
+        server.patch(PODS, run.pod(node), {"status": {"containerStatuses": []}})
+        run.set_container(node, terminated(0, restarts=1), "initContainerStatuses")
+    await eventually(lambda: run.completed() == {"b"})
+    await asyncio.sleep(60)
+    assert run.completed() == {"b"}
+    uid = server.get(NODES, "a")["metadata"]["uid"]
+    assert run.evidence()["a"] == entries["a"] | {"nodeUID": uid}
