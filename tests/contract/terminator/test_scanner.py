@@ -137,7 +137,7 @@ async def test_a_token_followed_by_much_else_is_found(cluster):
     await eventually(lambda: run.completed() == {"a", "b"}, 6.0)
 
 
-@pytest.mark.parametrize(("lines", "least", "most"), [(500, 10, 22), (1, 1, 4)])
+@pytest.mark.parametrize(("lines", "least", "most"), [(500, 7, 30), (1, 1, 4)])
 async def test_a_log_that_grows_fast_is_read_often_without_a_stream(
     cluster, server, lines, least, most
 ):
