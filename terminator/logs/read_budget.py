@@ -15,8 +15,8 @@ from dataclasses import dataclass
 # one, and per second by all of them.
 # A task that prints 30 MB and then its token is followed to its end; a log of 1 GiB costs no more.
 BUDGET_BYTES = 32 * 1024 * 1024
-# All namespaces together may read that many times as much at once.
-_ALL = 2
+# All namespaces together may read as much at once.
+SHARED_BYTES = 2 * BUDGET_BYTES
 BUDGET_BYTES_PER_SECOND = 1024 * 1024
 # Short reads of fast logs per second, and the least and greatest interval between two of one log.
 READS_PER_SECOND = 50.0
@@ -49,7 +49,7 @@ class ReadBudget:
         self._refill(now)
         taken = self._taken.get(namespace, 0.0)
         others = sum(self._taken.values()) - taken
-        if taken + count > (_ALL * BUDGET_BYTES - others) / 2:
+        if taken + count > (SHARED_BYTES - others) / 2:
             return False
         self._taken[namespace] = taken + count
         return True

@@ -62,7 +62,7 @@ from terminator.deletion_decision import OVERDUE_SECONDS
 from terminator.ledger.progress_notes import MAX_PAUSE_SECONDS, NOTE_SECONDS
 from terminator.logs.backward_read import BACKWARD_BYTES
 from terminator.logs.log_parser import LINE_LIMIT
-from terminator.logs.read_budget import BUDGET_BYTES, BUDGET_BYTES_PER_SECOND
+from terminator.logs.read_budget import BUDGET_BYTES, BUDGET_BYTES_PER_SECOND, SHARED_BYTES
 from terminator.logs.read_policy import CHECK_SECONDS, POLL_SECONDS
 from terminator.logs.read_slots import QUEUE_SLOT_SECONDS
 from terminator.logs.result_search import SEARCHES
@@ -116,7 +116,8 @@ QUOTED = (
     Quoted(ARCHITECTURE, "pauses that grow to (N) s", REOPEN_UNUSED_SECONDS),
     Quoted(ARCHITECTURE, "stream may read (N) KiB plus", STREAM_BYTES, KIB),
     Quoted(ARCHITECTURE, "plus (N) KiB/s", STREAM_BYTES_PER_SECOND, KIB),
-    Quoted(ARCHITECTURE, "streams share: (N) MiB", BUDGET_BYTES, MIB),
+    Quoted(ARCHITECTURE, "streams share: (N) MiB", SHARED_BYTES, MIB),
+    Quoted(ARCHITECTURE, "(N) MiB if it is alone", BUDGET_BYTES, MIB),
     Quoted(ARCHITECTURE, "refilled at (N) MiB/s", BUDGET_BYTES_PER_SECOND, MIB),
     Quoted(ARCHITECTURE, "About every (N) s a short read", CHECK_SECONDS),
     Quoted(ARCHITECTURE, "longer than (N) KiB are cut", LINE_LIMIT, KIB),

@@ -7,6 +7,7 @@ from functools import cache
 from random import Random
 
 from job_controller.core.decide import decide
+from job_controller.core.owned_jobs.rollback_targets import find_not_ready
 from job_controller.core.plan import RefusedWrite, WriteReportStatus, WriteStatus
 from job_controller.core.state.absence import find_tainted
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
@@ -74,7 +75,12 @@ def _seen(snapshot: Snapshot, since: datetime) -> Snapshot:
     failed = frozenset(n for n, r in merge_records(snapshot).items() if r.state == "Failed")
     pods = current_pods(snapshot)
     scene = ObservedObjects(
-        pods, snapshot.nodes, failed, find_tainted(snapshot, pods), snapshot.job.retry_request
+        pods,
+        snapshot.nodes,
+        failed=failed,
+        tainted=find_tainted(snapshot, pods),
+        not_ready=find_not_ready(snapshot),
+        retry=snapshot.job.retry_request,
     )
     return replace(snapshot, seen=update_sightings({}, scene, since))
 
