@@ -3,6 +3,7 @@
 Pure.
 """
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -25,9 +26,12 @@ from terminator.logs.report_limits import LAST_LINES_LIMIT, LINE_HEAD_BYTES
 # and the like. The last line is kept in any case.
 _KEPT_BYTES = 2 * LAST_LINES_BYTES
 # Bytes that the results of a log may take, at two for a character. That is twice what a report has
-# room for, since a value may become shorter. Text beyond ASCII may take four for each character.
+# room for, since a value may become shorter. Some text takes four for each character: all of a text
+# with an emoji.
 _RESULTS_COST = 4 * RESULTS_BYTES
 _COST, _WIDE_COST = 2, 4
+# Bytes of any value beside its characters, at most.
+_VALUE_BYTES = 80
 
 
 @dataclass(slots=True)
@@ -125,4 +129,6 @@ class Findings:
 
 
 def _cost(value: str | None) -> int:
-    return len(value or "") * (_COST if (value or "").isascii() else _WIDE_COST)
+    size = len(value or "")
+    is_wide = sys.getsizeof(value) > _COST * size + _VALUE_BYTES
+    return size * (_WIDE_COST if is_wide else _COST)

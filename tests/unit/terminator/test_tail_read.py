@@ -97,6 +97,17 @@ def test_results_that_fit_into_a_report_are_all_kept_also_if_they_were_longer_be
     assert found.results == dict.fromkeys(names, wide)
 
 
+@pytest.mark.parametrize("character", ["\u00e9", "\u20ac"])
+def test_results_with_a_character_beyond_ascii_have_as_much_room(character):
+    """All values had little more than the limit, and one is shorter in the end."""
+    found, names = Findings(), NAMES[:5]
+    value = character + "x" * 990
+    lines = [f"dsjob:result {name}={value}".encode() for name in names]
+    shorter = f"dsjob:result {names[0]}=x".encode()
+    read(whole(*lines, shorter), found=found, matcher=Matcher("done", results=names))
+    assert found.results == dict.fromkeys(names, value) | {names[0]: "x"}
+
+
 def test_an_older_answer_does_not_take_back_newer_results():
     """A short read was on its way while the stream brought more of the log."""
     found, records = Findings(), whole(b"dsjob:result ip=early", b"dsjob:result ip=late", b"done")
