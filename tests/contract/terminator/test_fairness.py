@@ -44,7 +44,7 @@ async def test_noisy_pods_delay_another_namespace_by_less_than_two_seconds(
     server, client, monkeypatch, seconds
 ):
     """With kubelets that answer at once, and with some that need longer than a read may."""
-    monkeypatch.setattr("terminator.logs.read_budget.BUDGET_BYTES", 0)
+    monkeypatch.setattr("terminator.logs.read_budget.SHARED_BYTES", 0)
     server.delay_next("GET", "/namespaces/tenant/pods/.*/log", seconds, times=1_000_000)
     talk = FakeLog(server.clock)
     talk.write(*[b"x" * 4000] * 80)

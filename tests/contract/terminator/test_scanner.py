@@ -87,7 +87,7 @@ async def test_kubelets_that_do_not_answer_delay_no_other(cluster, server):
 
 
 async def test_a_log_without_end_is_left_after_its_budget(cluster, server, monkeypatch):
-    monkeypatch.setattr("terminator.logs.read_budget.BUDGET_BYTES", 0)
+    monkeypatch.setattr("terminator.logs.read_budget.SHARED_BYTES", 0)
     run = cluster.add_job(nodes=("a",))
     terminator, _ = cluster.start()
     await eventually(lambda: cluster.sample(terminator, "log_streams") == 1)
