@@ -153,7 +153,7 @@ def _need_parsed(raw: dict[str, Any]) -> JobReport:
     except ValueError as error:
         meta = raw.get("metadata") or {}
         name, namespace = str(meta.get("name")), str(meta.get("namespace"))
-        see = f"kubectl get dsjr {name} -n {namespace} -o yaml"
+        see = f"kubectl get dsjr {name} -n {namespace} -o yaml{CLUSTER}"
         way = f"Look at it, and correct or delete it: {see}"
         raise CliError(f"the report {name!r} cannot be read: {error}", way) from None
 

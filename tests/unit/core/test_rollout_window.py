@@ -16,6 +16,13 @@ NIGHT = Rollout(max_parallel=1, window=WindowSpec("0 22 * * *", "2h"))
 OPEN, CLOSED = datetime(2026, 1, 2, 22, 30, tzinfo=UTC), datetime(2026, 1, 3, 0, 30, tzinfo=UTC)
 
 
+def start_in_window(world, *names):
+    """Open the window, and step until the tasks of these nodes have started."""
+    world.now = OPEN
+    while world.started != [*names]:
+        world.step()
+
+
 def test_no_node_starts_outside_the_window():
     world = RolloutWorld("a", "b", rollout=NIGHT)
     world.now = CLOSED
@@ -116,9 +123,7 @@ def test_a_run_with_nothing_else_to_do_does_not_wait_for_a_dead_node_until_its_w
     """While other nodes wait for the window, the dead one keeps its turn: it may be back then."""
     rollout = replace(NIGHT, max_parallel=2)
     world = RolloutWorld("a", "b", *others, rollout=rollout, failure_policy=WITHIN_ONE)
-    world.now = OPEN
-    while world.started != ["a", "b"]:
-        world.step()
+    start_in_window(world, "a", "b")
     world.complete("a")
     world.lose("b")
     world.now = CLOSED
@@ -130,9 +135,7 @@ def test_a_run_with_nothing_else_to_do_does_not_wait_for_a_dead_node_until_its_w
 def test_a_run_waits_for_its_window_with_a_node_that_is_away_and_has_had_no_turn():
     """A reboot by day ended the run without it. The window is when it would have started."""
     world = RolloutWorld("a", "b", rollout=NIGHT, failure_policy=WITHIN_ONE)
-    world.now = OPEN
-    while world.started != ["a"]:
-        world.step()
+    start_in_window(world, "a")
     world.complete("a")
     world.now = CLOSED
     world.step(3)
@@ -160,9 +163,7 @@ def test_a_run_with_only_such_a_node_left_ends_once_its_window_opens():
 def test_a_job_without_an_end_takes_no_turn_back_outside_its_window():
     rollout = replace(NIGHT, max_parallel=2)
     world = StandingWorld("a", "b", rollout=rollout, failure_policy=WITHIN_ONE)
-    world.now = OPEN
-    while world.started != ["a", "b"]:
-        world.step()
+    start_in_window(world, "a", "b")
     world.complete("a")
     world.lose("b")
     world.now = CLOSED
