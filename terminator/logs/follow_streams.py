@@ -22,7 +22,8 @@ class FollowStreams:
     """Follows the logs of the pods that wait for a stream, as many at a time as `limit` says.
 
     It streams from `start` to `stop`. `schedule(scanned)` is called when a stream was opened or
-    has ended, and `on_final(scanned)` when its log has final findings.
+    has ended, and when it brings lines while the read state `wants_lines`. `on_final(scanned)` is
+    called when its log has final findings.
     """
 
     def __init__(
@@ -137,5 +138,7 @@ class FollowStreams:
                     self._on_final(scanned)
                     return
                 self._context.progress_report.report(scanned, log)
+                if read_state.wants_lines:
+                    self._schedule(scanned)
                 if not go_on:
                     return

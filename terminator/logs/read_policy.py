@@ -14,6 +14,8 @@ Pure: time is given (monotonic seconds), nothing is awaited. The rules, in their
    without a cursor checks the log every ten seconds or so.
 5. When the container has ended, the end of its log is read once more; after a restart, that of the
    previous instance. A task that printed the token and then exited is completed.
+6. Of a task that runs although its node has failed, the last lines are read. If there are none yet,
+   they are looked for by the next reads, and when a stream brings something.
 
 Each instance has findings of its own.
 """
@@ -100,7 +102,9 @@ class LogReadState:
         self._missing_logs = 0
         self._retry_at = -math.inf
         self._decided: Findings | None = None
+        # Whether to find the last lines of the running task, and whether to read for them now.
         self._wants_lines = False
+        self._lines_due = False
         self._reset()
 
     @property
@@ -205,10 +209,10 @@ class LogReadState:
         # and that read, which then returned the log of the new instance.
         if self._previous_read < self._instance - 1:
             return ShortRead(previous=True)
-        if self._wants_lines or (self.is_live and self._read_at is None):
-            return ShortRead()
-        if not self.is_live or self._read_at is None:
+        if not self.is_live and not self._wants_lines:
             return Wait(math.inf)
+        if self._lines_due or self._read_at is None:
+            return ShortRead()
         check_at = self._checked_at + self._check_seconds
         if self.is_streaming:
             return ShortRead() if now >= check_at else Wait(check_at)
@@ -218,28 +222,39 @@ class LogReadState:
         elif self.is_noisy:
             poll_at = self._read_at + min(self._poll_seconds, self.interval_seconds)
         if now >= poll_at:
-            return ShortRead(use_cursor=not self.is_noisy and now < check_at)
-        wants_stream = not self.is_noisy and self._stream.may_open(now)
+            is_whole = self.is_noisy or self._wants_lines or now >= check_at
+            return ShortRead(use_cursor=not is_whole)
+        wants_stream = self.is_live and not self.is_noisy and self._stream.may_open(now)
         return Wait(poll_at, wants_stream=wants_stream)
 
-    def want_lines(self) -> None:
-        """Have the end of a running task's log read now, for its last lines."""
-        self._wants_lines = True
+    @property
+    def wants_lines(self) -> bool:
+        """Return whether to find the last lines of the running task, and none was read yet."""
+        return self._wants_lines
+
+    def want_lines(self, *, required: bool = True) -> None:
+        """Have the end of a running task's log read now, for its last lines; or no longer.
+
+        The log of a task that has just started may be empty. It is read again until it has a line.
+        """
+        self._wants_lines = self._lines_due = required
 
     def read_end_again(self, container: Container) -> None:
         """Have the end of a task that has ended read once more, if it was read already."""
         if self._ended_read == _end_of(container):
             self._ended_read = (-1, None)
 
-    def takes_lines(self, step: ShortRead, container: Container) -> bool:
-        """Return whether a read that is done was for the last lines of a running task; once.
+    def takes_lines(self, step: ShortRead, container: Container, *, has_lines: bool) -> bool:
+        """Return whether a read that is done brought the last lines of a running task; once.
 
         One with a cursor, which began before, brings only the lines after those that are known.
         """
-        is_due = self._wants_lines and not step.previous and not step.use_cursor
-        if is_due:
-            self._wants_lines = False
-        return is_due and container.state == "running"
+        if not self._wants_lines or step.previous or step.use_cursor:
+            return False
+        is_running = container.state == "running"
+        self._lines_due = False
+        self._wants_lines = is_running and not has_lines
+        return is_running and has_lines
 
     # --- outcomes of steps ---------------------------------------------------------------
 
@@ -324,6 +339,7 @@ class LogReadState:
         is_new = cursor > log.cursor
         log.cursor = max(log.cursor, cursor)
         self.is_noisy = not self._stream.received(count, now, budget, is_new=is_new)
+        self._lines_due = self._wants_lines
         return not self.is_noisy
 
     def stream_ended(self, now: float, *, failed: bool) -> None:

@@ -130,9 +130,9 @@ class Scanner:
             self._schedule(scanned)
             return
         changed = scanned.target.pod.container != target.pod.container
-        if target.wants_lines and not scanned.target.wants_lines:
-            scanned.read_state.want_lines()
-            changed = True
+        if target.wants_lines != scanned.target.wants_lines:
+            scanned.read_state.want_lines(required=target.wants_lines)
+            changed = changed or target.wants_lines
         ended = target.pod.container
         if ended is not None and target.has_succeeded and not scanned.target.has_succeeded:
             # The end of its log may have been read before this was certain: results do not count

@@ -143,7 +143,9 @@ class ShortReads:
                 has_succeeded=not scanned.target.matcher.has_token and container.exit_code == 0,
             )
             self._findings_report.report_ended(scanned, step, container, read)
-        elif read_state.takes_lines(step, container) and self._is_current(scanned):
+        elif self._is_current(scanned) and read_state.takes_lines(
+            step, container, has_lines=bool(log.findings.last_lines)
+        ):
             self._findings_report.report_lines(scanned, log.findings)
         if not is_streamed:
             # A stream continues after them; otherwise the next read returns them again.

@@ -475,6 +475,11 @@ def test_the_clock_of_a_node_does_not_leave_it_out_of_the_rollback():
     assert not simulate(generate_schedule(7_744_729)).violations
 
 
+def test_the_log_of_a_failed_task_that_has_just_started_may_be_empty_at_first():
+    """Its node failed by its deadline while the pod waited to start; its lines are read later."""
+    assert not simulate(generate_schedule(7_780_645)).violations
+
+
 @pytest.mark.parametrize("pods", ["DeleteFailed", "Delete"])
 def test_a_rollback_ends_if_its_only_node_is_away(pods):
     """Nothing changes after the time in which the node may come back."""

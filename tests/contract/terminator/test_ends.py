@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from daemonset_job.kube.client.resource import JOB_REPORTS, JOBS, NODES, PODS
+from terminator.config import Config
 from tests.contract.terminator.cluster import eventually, running, terminated
 
 pytestmark = pytest.mark.looptime(end=2000)
@@ -255,3 +256,27 @@ async def test_the_last_lines_of_a_task_that_hangs_are_recorded_once_its_node_ha
     assert run.evidence()["a"]["lastLines"] == ["waiting for the lock"]
     if mode == "Exit":
         assert server.count("GET", "/log") == reads
+
+
+@pytest.mark.parametrize("streams", [256, 0])
+@pytest.mark.parametrize(
+    ("mode", "kind"), [("Log", "containerStatuses"), ("Exit", "initContainerStatuses")]
+)
+async def test_the_lines_of_a_failed_task_that_has_just_started_are_recorded(
+    cluster, server, mode, kind, streams
+):
+    """Its node failed by its deadline before its pod started, and its log is empty at first."""
+    run = cluster.add_job(nodes=("a",), completion={"mode": mode}, nodeDeadlineSeconds=5)
+    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
+    states = {"a": {"uid": server.get(NODES, "a")["metadata"]["uid"], "state": "Failed"}}
+    (report,) = [raw["metadata"]["name"] for raw in run.reports()]
+    server.patch(JOB_REPORTS, report, {"status": {"nodeStates": states}})
+    server.patch(JOBS, run.name, {"status": {"nodes": {"desired": 1, "failed": 1}}})
+    cluster.start(Config(max_streams=streams, resync_period=1000.0))
+    await asyncio.sleep(1)
+    run.set_container("a", running(), kind)
+    await asyncio.sleep(4)
+    assert run.evidence() == {}
+    run.log("a").write("waiting for the lock")
+    await eventually(lambda: run.evidence().keys() == {"a"}, 2 if streams and mode == "Log" else 8)
+    assert run.evidence()["a"]["lastLines"] == ["waiting for the lock"]

@@ -58,12 +58,49 @@ def test_first_a_short_read_then_a_stream_if_there_is_room():
 def test_a_read_of_new_lines_that_is_under_way_does_not_bring_the_last_ones():
     reading = looked()
     reading.want_lines()
-    assert not reading.takes_lines(ShortRead(use_cursor=True), RUNNING)
+    assert not reading.takes_lines(ShortRead(use_cursor=True), RUNNING, has_lines=True)
     step = reading.next_step(RUNNING, 0.0)
     assert step == ShortRead()
     assert isinstance(step, ShortRead)
-    assert reading.takes_lines(step, RUNNING)
-    assert not reading.takes_lines(step, RUNNING)
+    assert reading.takes_lines(step, RUNNING, has_lines=True)
+    assert not reading.takes_lines(step, RUNNING, has_lines=True)
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_an_empty_log_is_read_again_for_its_last_lines(is_live):
+    reading, now = LogReadState(is_live=is_live), 0.0
+    reading.want_lines()
+    for _ in range(12):
+        step = reading.next_step(RUNNING, now)
+        assert step == ShortRead()
+        reading.short_read_done(step, RUNNING, Cursor(), None, now)
+        assert not reading.takes_lines(step, RUNNING, has_lines=False)
+        wait = reading.next_step(RUNNING, now)
+        assert wait == Wait(wait.until, wants_stream=is_live)
+        assert now + POLL_SECONDS[0] <= wait.until <= now + POLL_SECONDS[1]
+        now = wait.until
+    assert reading.takes_lines(ShortRead(), RUNNING, has_lines=True)
+    assert not reading.wants_lines
+    reading.short_read_done(ShortRead(), RUNNING, SOME, None, now)
+    if not is_live:
+        assert reading.next_step(RUNNING, now) == FOREVER
+
+
+def test_a_stream_that_brings_lines_has_the_last_ones_read():
+    reading = looked()
+    reading.want_lines()
+    assert not reading.takes_lines(ShortRead(), RUNNING, has_lines=False)
+    reading.stream_opened(0.0)
+    assert isinstance(reading.next_step(RUNNING, 0.0), Wait)
+    reading.stream_received(10, LATER, 1.0)
+    assert reading.next_step(RUNNING, 1.0) == ShortRead()
+
+
+def test_lines_that_are_no_longer_required_are_not_looked_for():
+    reading = LogReadState(is_live=False)
+    reading.want_lines()
+    reading.want_lines(required=False)
+    assert reading.next_step(RUNNING, 0.0) == FOREVER
 
 
 def test_without_a_stream_short_reads_grow_apart_up_to_a_limit():
