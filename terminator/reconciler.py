@@ -127,7 +127,9 @@ class Reconciler:
                     continue
             if _is_log_needed(job, pod, entry):
                 has_failed = ends_all_tasks or failed.get(node.name) == node.uid
-                wants_lines = has_failed and lacks_lines(pod, entry)
+                wants_lines = (
+                    has_failed and bool(job.spec.failure_log_lines) and lacks_lines(pod, entry)
+                )
                 targets.append(
                     Target(pod, job.uid, node.uid, matcher, is_live, wants_lines, has_exited)
                 )

@@ -9,6 +9,7 @@ from daemonset_job.kube.client.errors import KubeError, Unavailable
 from daemonset_job.kube.client.pod_logs import PodLogOptions
 from terminator.logs.context import ScannerContext
 from terminator.logs.instance_log import StreamRead
+from terminator.logs.report_limits import readable_lines
 from terminator.logs.stream_slots import StreamSlots
 from terminator.logs.tail_read import LARGE_TAIL_LINES
 from terminator.logs.targets import ScannedPod
@@ -138,7 +139,8 @@ class FollowStreams:
                     self._on_final(scanned)
                     return
                 self._context.progress_report.report(scanned, log)
-                if read_state.wants_lines:
+                lines = log.findings.last_lines  # without any, one may have been begun
+                if read_state.wants_lines and (not lines or readable_lines(lines, 1)):
                     self._schedule(scanned)
                 if not go_on:
                     return

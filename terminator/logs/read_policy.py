@@ -36,6 +36,8 @@ from terminator.logs.stream_state import StreamState
 # time so far, at most by five seconds.
 POLL_SECONDS = (0.5, 5.0)
 POLL_GROWTH = 1.5
+# The greatest interval for a log that is read for last lines alone: the task may never print any.
+LINES_POLL_SECONDS = 60.0
 # How often a short read checks on an open stream, give or take a quarter.
 CHECK_SECONDS = 10.0
 # Least and greatest delay before a short read is repeated that failed.
@@ -235,7 +237,8 @@ class LogReadState:
     def want_lines(self, *, required: bool = True) -> None:
         """Have the end of a running task's log read now, for its last lines; or no longer.
 
-        The log of a task that has just started may be empty. It is read again until it has a line.
+        The log of a task that has just started may be empty, or have blank lines only. It is read
+        again until it has another one.
         """
         self._wants_lines = self._lines_due = required
 
@@ -287,7 +290,8 @@ class LogReadState:
         if is_end:
             self._ended_read = _end_of(container)
         if self._read_at is not None and not self.is_streaming:
-            self._poll_seconds = min(self._poll_seconds * POLL_GROWTH, POLL_SECONDS[1])
+            limit = POLL_SECONDS[1] if self.is_live else LINES_POLL_SECONDS
+            self._poll_seconds = min(self._poll_seconds * POLL_GROWTH, limit)
         self._read_at = now
         if not step.use_cursor:
             self._checked_at = now

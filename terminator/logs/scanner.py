@@ -107,7 +107,9 @@ class Scanner:
                 if scanned.search is not None:
                     return True
                 step = scanned.read_state.next_step(scanned.target.pod.container, now)
-                if not isinstance(step, Wait) or math.isfinite(step.until):
+                if not isinstance(step, Wait):
+                    return True
+                if math.isfinite(step.until) and not scanned.read_state.wants_lines:
                     return True
         return False
 

@@ -16,6 +16,7 @@ from terminator.logs.findings import Findings
 from terminator.logs.findings_report import FindingsReport
 from terminator.logs.log_parser import kubelet_error
 from terminator.logs.read_policy import ShortRead
+from terminator.logs.report_limits import readable_lines
 from terminator.logs.tail_read import TailRead
 from terminator.logs.targets import ScannedPod
 
@@ -144,7 +145,7 @@ class ShortReads:
             )
             self._findings_report.report_ended(scanned, step, container, read)
         elif self._is_current(scanned) and read_state.takes_lines(
-            step, container, has_lines=bool(log.findings.last_lines)
+            step, container, has_lines=bool(readable_lines(log.findings.last_lines, 1))
         ):
             self._findings_report.report_lines(scanned, log.findings)
         if not is_streamed:

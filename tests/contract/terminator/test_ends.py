@@ -280,3 +280,72 @@ async def test_the_lines_of_a_failed_task_that_has_just_started_are_recorded(
     run.log("a").write("waiting for the lock")
     await eventually(lambda: run.evidence().keys() == {"a"}, 2 if streams and mode == "Log" else 8)
     assert run.evidence()["a"]["lastLines"] == ["waiting for the lock"]
+
+
+def _fail_at_work(run, server):
+    """Have the controller's record say that node a, whose task is at work, has failed."""
+    states = {"a": {"uid": server.get(NODES, "a")["metadata"]["uid"], "state": "Failed"}}
+    (report,) = [raw["metadata"]["name"] for raw in run.reports()]
+    server.patch(JOB_REPORTS, report, {"status": {"nodeStates": states}})
+    server.patch(JOBS, run.name, {"status": {"nodes": {"desired": 1, "failed": 1}}})
+    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
+
+
+@pytest.mark.parametrize("streams", [256, 0])
+@pytest.mark.parametrize(
+    ("mode", "kind"), [("Log", "containerStatuses"), ("Exit", "initContainerStatuses")]
+)
+async def test_blank_lines_do_not_end_the_search_for_the_last_lines_of_a_failed_task(
+    cluster, server, mode, kind, streams
+):
+    run = cluster.add_job(nodes=("a",), completion={"mode": mode}, nodeDeadlineSeconds=5)
+    _fail_at_work(run, server)
+    run.log("a").write("", " ")
+    cluster.start(Config(max_streams=streams, resync_period=1000.0))
+    run.set_container("a", running(), kind)
+    await asyncio.sleep(4)
+    assert run.evidence() == {}
+    run.log("a").write("waiting for the lock")
+    await eventually(lambda: run.evidence().keys() == {"a"}, 8)
+    assert run.evidence()["a"]["lastLines"] == ["waiting for the lock"]
+
+
+async def test_a_failed_task_that_prints_nothing_is_read_ever_less_often(cluster, server):
+    """With `pods: Keep` thousands of them may be at work until the Job is deleted."""
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, nodeDeadlineSeconds=5)
+    _fail_at_work(run, server)
+    cluster.start(Config(resync_period=1000.0))
+    run.set_container("a", running(), "initContainerStatuses")
+    await asyncio.sleep(300)
+    before = server.count("GET", "/log")
+    await asyncio.sleep(300)
+    assert 0 < server.count("GET", "/log") - before <= 6
+
+
+async def test_a_failed_task_at_work_is_not_read_for_lines_that_are_not_kept(cluster, server):
+    run = cluster.add_job(
+        nodes=("a",), completion={"mode": "Exit"}, nodeDeadlineSeconds=5, failureLogLines=0
+    )
+    _fail_at_work(run, server)
+    cluster.start()
+    run.set_container("a", running(), "initContainerStatuses")
+    await asyncio.sleep(60)
+    assert server.count("GET", "/log") == 0
+
+
+async def test_the_search_for_the_last_lines_of_a_failed_task_does_not_delay_the_end_of_its_job(
+    cluster, server
+):
+    run = cluster.add_job(
+        nodes=("a",),
+        completion={"mode": "Exit"},
+        results=[{"name": "ip"}],
+        ttlSecondsAfterFinished=30,
+    )
+    cluster.start()
+    run.agree("Failed", completionTime="2030-01-01T00:00:00Z")
+    _fail_at_work(run, server)
+    run.set_container("a", running(), "initContainerStatuses")
+    await asyncio.sleep(25)
+    assert run.exists
+    await eventually(lambda: not run.exists, 8)

@@ -14,6 +14,7 @@ from terminator.logs.matcher import Matcher
 from terminator.logs.read_budget import BUDGET_BYTES, RESUMED_READ, ReadBudget
 from terminator.logs.read_policy import (
     CHECK_SECONDS,
+    LINES_POLL_SECONDS,
     MISSING_LOG_LIMIT,
     POLL_SECONDS,
     RETRY_SECONDS,
@@ -77,7 +78,8 @@ def test_an_empty_log_is_read_again_for_its_last_lines(is_live):
         assert not reading.takes_lines(step, RUNNING, has_lines=False)
         wait = reading.next_step(RUNNING, now)
         assert wait == Wait(wait.until, wants_stream=is_live)
-        assert now + POLL_SECONDS[0] <= wait.until <= now + POLL_SECONDS[1]
+        limit = POLL_SECONDS[1] if is_live else LINES_POLL_SECONDS
+        assert now + POLL_SECONDS[0] <= wait.until <= now + limit
         now = wait.until
     assert reading.takes_lines(ShortRead(), RUNNING, has_lines=True)
     assert not reading.wants_lines
