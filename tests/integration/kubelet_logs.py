@@ -1,6 +1,7 @@
 """The log server of all simulated kubelets."""
 
 import asyncio
+import contextlib
 import ssl
 from collections import defaultdict
 from collections.abc import Mapping
@@ -44,7 +45,8 @@ class Logs:
         # of which it has never used and no handler knows of.
         for transport in list(loop._transports.values()):  # type: ignore[attr-defined]
             if (transport.get_extra_info("sockname") or ("", 0))[1] == self.port:
-                transport.abort()
+                with contextlib.suppress(AttributeError):  # one that has ended after a late write
+                    transport.abort()
         if self._runner is not None:
             await self._runner.cleanup()
 
