@@ -248,14 +248,17 @@ def _counts_from(job: Job, progress: RolloutProgress, run: Job | None, now: date
     """Return since when the time of the script counts.
 
     It begins again after a suspension of the run. A stop of all Jobs stops that of the script, too.
-    The API server, whose clock may differ, says when the Job of the script was created. That counts
-    only if it lies between the start of the check and now.
+    A Job of the script that cannot start counts since its first condition. Before it has one, the
+    API server, whose clock may differ, says when it was created. That counts only if it lies
+    between the start of the check and now.
     """
     began = progress.check_started_at
     if run is not None:
         created, first = run.created_at, began or run.created_at
         is_sound = created is not None and first is not None and first <= created <= now
-        began = run.status.start_time or (created if is_sound else began)
+        blocked = run.condition(ConditionType.PROGRESSING)
+        seen = blocked.last_transition_time if blocked is not None else None
+        began = run.status.start_time or seen or (created if is_sound else began)
     suspended = job.condition(ConditionType.SUSPENDED)
     if suspended is not None:
         moved = now if suspended.status else suspended.last_transition_time

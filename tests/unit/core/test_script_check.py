@@ -7,7 +7,7 @@ import pytest
 
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy, Mount, parse_spec
-from daemonset_job.api.job_status import Condition
+from daemonset_job.api.job_status import Condition, JobStatus
 from daemonset_job.api.node_changes import OnSuccess
 from daemonset_job.api.owned_task import OwnedTask
 from daemonset_job.api.rollout import Check, Step
@@ -233,6 +233,23 @@ def test_the_clock_of_the_api_server_takes_no_time_from_a_script_and_gives_it_no
     found.now += timedelta(seconds=61)
     found.step(2)
     assert "its script had not ended after 60 s" in asked(found)[2]
+
+
+def test_a_script_that_cannot_start_has_its_time_whatever_the_clock_of_the_api_server_says():
+    """Its Job was created 40 s later by that clock: the time is over after 60 s all the same."""
+    found = world()
+    words = "the API server refuses the DaemonSet"
+    refused = Condition(ConditionType.PROGRESSING, False, "DaemonSetRefused", words, 1, found.now)
+    found.owned[CHECK] = replace(
+        found.owned[CHECK],
+        created_at=found.now + timedelta(seconds=40),
+        status=JobStatus(conditions=(refused,)),
+    )
+    found.step(2)
+    assert asked_or_none(found) is None
+    found.now += timedelta(seconds=61)
+    found.step(2)
+    assert f"its script had not ended after 60 s: {words}" in asked(found)[2]
 
 
 def test_a_script_that_does_not_end_in_time_leaves_the_decision_to_a_person():
