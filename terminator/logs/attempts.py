@@ -17,17 +17,17 @@ def ended_attempt(
     step: ShortRead,
     container: Container,
     newest: Container | None,
-    first_at: str,
+    earliest_at: str,
     *,
     has_succeeded: bool = False,
 ) -> int:
     """Return the attempt, from 1, whose log a read of the end has returned; 0 if it is uncertain.
 
-    `container` is the state before the read, `newest` the one after it, and `first_at` the time of
-    the first line. If the task was started again before the read, the log is that of another
-    attempt. The times of the lines show that, because they and the time of the end are of the
-    node's one clock. An empty log counts as that of the ended attempt: most failing tasks print
-    nothing, and a doubt would delay each of them.
+    `container` is the state before the read, `newest` the one after it, and `earliest_at` the
+    earliest time of a line. If the task was started again before the read, the log is that of
+    another attempt: all its lines are later than the end. Both times are of the node's one clock,
+    which the task itself may have set back. An empty log counts as that of the ended attempt: most
+    failing tasks print nothing, and a doubt would delay each of them.
 
     `has_succeeded`: the task has ended with 0 in mode Exit. Only a new sandbox starts it again,
     which takes longer than END_MARGIN.
@@ -40,7 +40,7 @@ def ended_attempt(
     if not step.previous:
         finished_at = container.finished_at or finished_at
     attempt = container.restart_count if step.previous else ended_count(container)
-    began_at = Cursor(first_at).since
+    began_at = Cursor(earliest_at).since
     if began_at is None:
         return attempt
     if finished_at is None:

@@ -15,6 +15,11 @@ from terminator.logs.targets import ScannedPod, Target
 from terminator.metrics import Metrics
 
 OnFindings = Callable[[JobKey, Target, Findings], None]
+_Reportable = Callable[[Findings], Findings]
+
+
+def _all(findings: Findings) -> Findings:
+    return findings
 
 
 class FindingsReport:
@@ -55,14 +60,13 @@ class FindingsReport:
         findings = scanned.read_state.log_of(step).findings
         if not findings.attempt:
             findings.last_lines = ()
+        reportable = partial(_reportable_findings, scanned, step, ended)
         if findings.attempt and _lacks_results(scanned, step, ended) and not read.is_whole:
-            self._report_after_search(scanned, findings, read.span.last_at, step.previous)
+            # The task may be started again, and end, before the search is over.
+            until = read.span.last_at
+            self._report_after_search(scanned, findings, until, step.previous, reportable)
         else:
-            self._on_findings(
-                scanned.job,
-                scanned.target,
-                _reportable_findings(scanned, step, ended, findings),
-            )
+            self._on_findings(scanned.job, scanned.target, reportable(findings))
 
     def report_lines(self, scanned: ScannedPod, findings: Findings) -> None:
         """Report the last lines of a task that has failed while it runs, and nothing else."""
@@ -82,26 +86,38 @@ class FindingsReport:
             self._report(scanned, findings)
 
     def _report_after_search(
-        self, scanned: ScannedPod, findings: Findings, until: str, previous: bool
+        self,
+        scanned: ScannedPod,
+        findings: Findings,
+        until: str,
+        previous: bool,
+        reportable: _Reportable = _all,
     ) -> None:
-        """Report findings after a search for results; without a search if the pod is gone."""
+        """Report findings after a search for results; without a search if the pod is gone.
+
+        `reportable` returns what of them is to be reported then.
+        """
         if self._group is None or not self._is_current(scanned):
-            self._report_if_gone(scanned, findings)
+            self._report_if_gone(scanned, reportable(findings))
             return
         scanned.search = self._group.create_task(
             self._result_search.run(scanned, findings, until, previous)
         )
         # A task that is cancelled before it began runs none of its own code.
-        scanned.search.add_done_callback(partial(self._search_ended, scanned, findings))
+        scanned.search.add_done_callback(partial(self._search_ended, scanned, findings, reportable))
 
     def _search_ended(
-        self, scanned: ScannedPod, findings: Findings, search: asyncio.Task[None]
+        self,
+        scanned: ScannedPod,
+        findings: Findings,
+        reportable: _Reportable,
+        search: asyncio.Task[None],
     ) -> None:
         scanned.search = None
         if search.cancelled():
-            self._report_if_gone(scanned, findings)
+            self._report_if_gone(scanned, reportable(findings))
         else:
-            self._report(scanned, findings)
+            self._report(scanned, reportable(findings))
 
     def _report_if_gone(self, scanned: ScannedPod, findings: Findings) -> None:
         """Report findings in a log that cannot be read any more.

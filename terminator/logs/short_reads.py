@@ -140,7 +140,7 @@ class ShortReads:
                 step,
                 container,
                 scanned.container,
-                read.first_at,
+                read.earliest_at,
                 has_succeeded=not scanned.target.matcher.has_token and container.exit_code == 0,
             )
             self._findings_report.report_ended(scanned, step, container, read)

@@ -58,8 +58,8 @@ class TailRead:
         is_whole: Whether the last answer was the whole log.
         span: The newest part of the log that the answers show without a gap.
         has_decided: Whether this read made the findings final.
-        first_at: The time of the first line of `span`; if that is empty, of a last line without
-            newline.
+        earliest_at: The earliest time of a line of `span`; if that is empty, of a last line without
+            newline. It is not that of the first line if the clock of the node was set back.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TailRead:
         self.is_whole = False
         self.span = Span()
         self.has_decided = False
-        self.first_at = ""
+        self.earliest_at = ""
         self._matcher = matcher
         self._from = cursor
         self._confirmed = unfinished
@@ -143,8 +143,12 @@ class TailRead:
         newest_at = max(newest_at, *(line.timestamp for line in certain), "")
         certain += self._take_unfinished(unfinished, matcher, newest_at)
         is_contiguous = parser.has_seen_cursor and (not is_full or parser.has_all_of_cursor_time)
-        self.span = self.span.combined_with(self._span_of(certain, is_full, is_contiguous))
-        self.first_at = self.span.first_at or (unfinished[0].timestamp if unfinished else "")
+        part = self._span_of(certain, is_full, is_contiguous)
+        self.span = self.span.combined_with(part)
+        times = [part.first_at, *(line.timestamp for line in certain or unfinished)]
+        if self.span != part:
+            times.append(self.earliest_at)
+        self.earliest_at = min(filter(None, times), default=self.earliest_at)
         if request.lines != LARGE_TAIL_LINES or not is_cut:
             self.cursor = parser.cursor
         self.has_decided = self.findings.is_final

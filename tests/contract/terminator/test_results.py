@@ -88,6 +88,16 @@ async def test_a_line_that_the_runtime_stamped_after_the_end_counts_in_mode_exit
     assert run.evidence()["a"].get("results", {}) == results
 
 
+async def test_a_task_that_has_set_the_clock_back_keeps_its_results_in_mode_exit(cluster, server):
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=RESULTS)
+    run.log("a").write("the clock is wrong", at=datetime(2030, 1, 1, 0, 1, 0, 0, UTC))
+    run.log("a").write(IP, at=datetime(2030, 1, 1, 0, 0, 8, 0, UTC))  # the task ends in second 9
+    run.set_container("a", terminated(0), "initContainerStatuses")
+    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
+    cluster.start()
+    await eventually(lambda: run.evidence().get("a", {}).get("results") == {"ip": "10.0.0.1"})
+
+
 async def test_a_result_that_is_not_listed_is_named_however_early_it_was_printed(cluster, server):
     run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=RESULTS)
     cluster.start()
@@ -311,6 +321,33 @@ async def test_exit_mode_does_not_mix_results_of_two_starts(cluster, server):
     await asyncio.sleep(20)
     assert run.completed() == {"a"}
     assert "results" not in run.evidence()["a"]
+
+
+async def test_a_search_for_those_of_a_start_gives_the_next_one_none_in_mode_exit(cluster, server):
+    """The sandbox of the pod has ended, and so has the task, with 0; both are started again."""
+    run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=RESULTS)
+
+    def sandbox(status):
+        found = {"type": "PodReadyToStartContainers", "status": status}
+        body = {"status": {"conditions": [found], "containerStatuses": []}}
+        server.patch(PODS, run.pod("a"), body)
+
+    sandbox("False")
+    run.log("a").write("dsjob:result ip=first", *MUCH)
+    run.set_container("a", terminated(0), "initContainerStatuses")
+    server.delay_next("GET", SEARCH, 6.0)
+    cluster.start()
+    await asyncio.sleep(2)
+    run.log("a", previous=True).entries[:] = run.log("a").entries
+    run.server.logs.pop(("default", run.pod("a"), "job-container", False))
+    await asyncio.sleep(2)
+    run.log("a").write("dsjob:result ip=second")
+    sandbox("True")
+    again = terminated(0, restarts=1)
+    again["state"]["terminated"]["finishedAt"] = "2030-01-01T00:00:30Z"
+    run.set_container("a", again, "initContainerStatuses")
+    await asyncio.sleep(20)
+    assert run.evidence()["a"]["results"] == {"ip": "second"}
 
 
 async def test_those_of_an_earlier_attempt_take_no_memory_once_it_has_been_read(cluster):
