@@ -21,6 +21,8 @@ from terminator.metrics import Metrics
 # A refused patch is sent again in two halves. After this many refusals, four times those needed to
 # find one node among a thousand, the rest of the patch is postponed.
 REFUSALS_LIMIT = 40
+# The API server's words for a webhook and for a policy (apiserver, pkg/admission/plugin).
+_ADMISSION_WORDS = ("denied the request", "denied request")
 # Names of nodes in a line of the log; a name has 253 characters at most.
 _NAMES_LIMIT = 5
 
@@ -131,5 +133,10 @@ def _some(nodes: Collection[str]) -> str:
 
 
 def _is_about_content(error: KubeError) -> bool:
-    """Return whether the server refused the content of the patch."""
-    return not error.is_retryable and not isinstance(error, NotFound | Conflict | Forbidden)
+    """Return whether the server refused the content of the patch.
+
+    Many webhooks refuse with 403. In other words that is a lack of rights, which is not of a node.
+    """
+    if isinstance(error, Forbidden):
+        return any(words in error.message for words in _ADMISSION_WORDS)
+    return not error.is_retryable and not isinstance(error, NotFound | Conflict)

@@ -38,17 +38,38 @@ async def test_a_refusal_that_lasts_is_reported_after_a_minute(cluster, server, 
     await eventually(lambda: run.completed() == {"a", "b"}, 120.0)
 
 
-async def test_one_node_among_many_is_named(cluster, server):
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (422, "no"),
+        (403, 'admission webhook "policy.example.com" denied the request: no'),
+        (
+            403,
+            "\"r\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+        ),
+    ],
+)
+async def test_one_node_among_many_is_named(cluster, server, status, words):
     run = cluster.add_job(nodes=tuple("abcd"))
     cluster.start()
     # The batch, its half, and "a" alone, again and again; the others are taken.
-    server.fail_next("PATCH", REPORTS, 422, times=3)
+    server.fail_next("PATCH", REPORTS, status, times=3, message=words)
     run.print_tokens()
     await eventually(lambda: run.completed() == set("bcd"))
-    server.fail_next("PATCH", REPORTS, 422, times=1000)
+    server.fail_next("PATCH", REPORTS, status, times=1000, message=words)
     await asyncio.sleep(180)
     (event,) = server.list(EVENTS)
     assert "what 1 node reported (a)" in event["message"]
+
+
+async def test_a_right_that_lacks_is_not_looked_for_in_each_node(cluster, server):
+    run = cluster.add_job(nodes=tuple("abcd"))
+    cluster.start()
+    words = 'jobreports "r" is forbidden: User "u" cannot patch resource "jobreports"'
+    server.fail_next("PATCH", REPORTS, 403, times=2, message=words)
+    run.print_tokens()
+    await eventually(lambda: run.completed() == set("abcd"))
+    assert server.count("PATCH", REPORTS) == 3
 
 
 @pytest.mark.parametrize(("status", "times"), [(422, 2), (503, 40)])
