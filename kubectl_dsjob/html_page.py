@@ -15,7 +15,7 @@ from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import format_time
 from kubectl_dsjob.html_chart import bar, completions
 from kubectl_dsjob.html_style import STYLE
-from kubectl_dsjob.node_tables import node_rows, result_rows
+from kubectl_dsjob.node_tables import former_results, node_rows, result_rows
 from kubectl_dsjob.rollback_view import RollbackView
 from kubectl_dsjob.run_view import NodeView, RunView
 from kubectl_dsjob.tables import duration
@@ -163,7 +163,8 @@ def _timeline(view: RunView) -> list[str]:
 
 def _results(view: RunView) -> list[str]:
     header, rows = result_rows(view)
-    return [_section("Results", _table(header, rows))] if len(header) > 1 else []
+    notes = "".join(f"<p>{escape(words)}</p>" for words in former_results(view))
+    return [_section("Results", notes + _table(header, rows))] if len(header) > 1 else []
 
 
 def _node_table(view: RunView) -> str:

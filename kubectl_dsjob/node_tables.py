@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
+from daemonset_job.api.fold_names import fold
 from daemonset_job.api.times import format_time
 from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.run_view import NodeView, RunView
-from kubectl_dsjob.tables import age, csv_text, duration, table
+from kubectl_dsjob.tables import age, counted, csv_text, duration, table
+
+# Bytes of node names in a sentence.
+_NAMES_LIMIT: Final = 200
 
 
 def format_rows(
@@ -112,6 +116,22 @@ def outdated_results(view: RunView) -> list[str]:
         for node in view.nodes
         if node.is_due_again and node.results and node.name not in older
     ]
+
+
+def former_results(view: RunView) -> list[str]:
+    """Return sentences about results that are of an earlier revision, or of an earlier try."""
+    older, outdated = older_results(view), outdated_results(view)
+    words = []
+    if older:
+        words.append(of_nodes(older, f"are of an earlier revision than {view.revision}"))
+    if outdated:
+        words.append(of_nodes(outdated, "are older than the newest rerun request"))
+    return words
+
+
+def of_nodes(names: list[str], what: str) -> str:
+    """Return a sentence about the results of these nodes."""
+    return f"The results of {counted(len(names), 'node')} {what}: {fold(names, limit=_NAMES_LIMIT)}"
 
 
 def omitted_results(view: RunView) -> tuple[list[str], list[str]]:

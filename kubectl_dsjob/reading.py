@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from daemonset_job.api.fold_names import fold
 from daemonset_job.api.states import Phase
 from kubectl_dsjob import node_tables
 from kubectl_dsjob.cluster import (
@@ -31,7 +30,6 @@ from kubectl_dsjob.outputs import Output
 from kubectl_dsjob.patience import PatientReader
 from kubectl_dsjob.run_view import RunView, view_run
 from kubectl_dsjob.status_text import next_step, status_screen
-from kubectl_dsjob.tables import counted
 from kubectl_dsjob.target import Target
 
 POLL_SECONDS = 1.0
@@ -42,8 +40,6 @@ _MANY_NODES = 500
 _PLAIN_WIDTH = 4096
 # What a read may take that begins before the end of the timeout, or is the first one.
 READ_SECONDS = 5.0
-# Bytes of node names in a sentence.
-_NAMES_LIMIT = 200
 # Names of results in a sentence.
 _RESULTS_SHOWN = 8
 
@@ -118,7 +114,8 @@ async def report(target: Target, name: str, output: Output, html: str) -> Answer
             ) from error
         return Answer(words=f"wrote {html}")
     is_wide = output != Output.TABLE
-    return Answer(format_rows(*node_tables.node_rows(view, is_wide=is_wide), output))
+    words = "\n".join(node_tables.former_results(view)) if is_wide else ""
+    return Answer(format_rows(*node_tables.node_rows(view, is_wide=is_wide), output), words)
 
 
 async def results(target: Target, name: str, output: Output) -> Answer:
@@ -128,10 +125,7 @@ async def results(target: Target, name: str, output: Output) -> Answer:
     words = _words_about_omitted(view)
     if len(header) == 1 and not words:
         words = ["No task of this run has declared a result."]
-    if older := node_tables.older_results(view):
-        words.append(_of_nodes(older, f"are of an earlier revision than {view.revision}"))
-    if outdated := node_tables.outdated_results(view):
-        words.append(_of_nodes(outdated, "are older than the newest rerun request"))
+    words += node_tables.former_results(view)
     # The name of a result stays as the task has written it: `Kernel` and `kernel` are two.
     return Answer(format_rows(header, rows, output, keys=header), "\n".join(words))
 
@@ -144,12 +138,7 @@ def _words_about_omitted(view: RunView) -> list[str]:
     left = len(names) - _RESULTS_SHOWN
     shown = ", ".join(names[:_RESULTS_SHOWN]) + (f" and {left} more" if left > 0 else "")
     why = "too long or not listed in spec.results"
-    return [_of_nodes(nodes, f"lack some that are {why} ({shown})")]
-
-
-def _of_nodes(names: list[str], what: str) -> str:
-    """Return a sentence about the results of these nodes."""
-    return f"The results of {counted(len(names), 'node')} {what}: {fold(names, limit=_NAMES_LIMIT)}"
+    return [node_tables.of_nodes(nodes, f"lack some that are {why} ({shown})")]
 
 
 async def history(target: Target, name: str, output: Output) -> Answer:

@@ -5,7 +5,7 @@ Pure. All texts of the cluster are cleaned here, once, before anything formats t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -15,6 +15,7 @@ from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import Condition
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.node_totals import NodeTotals
+from daemonset_job.api.numbered import newest_numbered
 from daemonset_job.api.reasons import SuspendedReason
 from daemonset_job.api.report import JobReport, merge_evidence, merge_records
 from daemonset_job.api.report_summary import FINAL_REPORT_PHASES
@@ -94,8 +95,8 @@ class RunView:
     present pause began, None if it is not paused, or the report alone is known.
     `has_undo` says whether its spec has a rollback that a person can request.
     `is_aborted`: a person has ended it, and no retry revives it. `is_going`: its Job is being
-    deleted, and no request is acted on any more. `revision` is what its Job runs
-    now, "" for policy Once, and if the Job is gone. `is_on_host`: its script runs on the node.
+    deleted, and no request is acted on any more. `revision` is what its Job runs now, or the newest
+    one on record if the Job is gone; "" for policy Once. `is_on_host`: its script runs on the node.
     """
 
     namespace: str
@@ -264,7 +265,17 @@ def _view_report(first: JobReport, reports: Sequence[JobReport]) -> RunView:
         nodes=view_nodes(reports),
         timeline=tuple(map(_text, status.timeline)),
         rollback=view_rollback(status.rollback, status.conditions),
+        revision=_name(_newest_revision(reports)),
     )
+
+
+def _newest_revision(reports: Iterable[JobReport]) -> str:
+    """Return the last revision that nodes were to run, "" for policy Once."""
+    found: set[str] = set()
+    for report in reports:
+        found.update(record.revision for record in report.records.values())
+        found.update(entry.revision for entry in report.evidence.values())
+    return newest_numbered(found)
 
 
 def view_nodes(reports: Sequence[JobReport]) -> tuple[NodeView, ...]:

@@ -25,6 +25,7 @@ from kubectl_dsjob.live_view import render
 from kubectl_dsjob.node_tables import (
     diff_rows,
     format_rows,
+    former_results,
     node_rows,
     omitted_results,
     outdated_results,
@@ -221,6 +222,30 @@ def test_results_from_before_a_rerun_request_are_named():
     assert outdated_results(view_of(record, found)) == ["a"]
     assert outdated_results(view_of({**record, "state": "Completed"}, found)) == []
     assert outdated_results(view_of({**record, "earlierPods": ["p0"]}, found)) == []
+
+
+def test_results_of_an_earlier_revision_are_named_once_the_job_is_deleted():
+    states = {
+        name: {"uid": name, "state": state, "revision": "2-b"}
+        for name, state in (("a", "Completed"), ("b", "Failed"))
+    }
+    found = {
+        name: {"nodeUID": name, "completedAt": "x", "revision": revision, "results": {"k": "5"}}
+        for name, revision in (("a", "2-b"), ("b", "1-a"))
+    }
+    body = {
+        "metadata": {"name": "sweep-1", "namespace": "cli"},
+        "spec": {"job": {"name": "sweep", "uid": "u"}},
+        "status": {"nodeStates": states},
+        "evidence": found,
+    }
+    view = view_run(None, [parse_report(body)])
+    words = "The results of 1 node are of an earlier revision than 2-b: b"
+    assert former_results(view) == [words]
+    header = ["node", "revision", "k"]
+    assert result_rows(view) == (header, [["a", "2-b", "5"], ["b", "1-a", "5"]])
+    assert f"<p>{words}</p>" in html_page(view)
+    assert former_results(run()) == []
 
 
 def test_results_that_the_report_lacks_are_named():
