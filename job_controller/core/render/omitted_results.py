@@ -15,6 +15,7 @@ from job_controller.core.text.sanitize import single_line
 
 # Names have 63 characters at most; the limits come after them, and are never cut off.
 _NAMES_BYTES: Final = 150
+_REASONS: Final = frozenset({NodeReason.RESULT_TOO_LONG, NodeReason.RESULT_NOT_LISTED})
 
 
 def with_omitted_results(
@@ -22,17 +23,26 @@ def with_omitted_results(
 ) -> dict[str, NodeRecord]:
     """Return the records, with the names of results that are left out, by the ledger.
 
-    `listed` are the names that the Job lists. A message that a record has already stays.
+    `listed` are the names that the Job lists. A record that has a message of another kind keeps it.
+    Results that arrive late, as once the Job lists them, are no longer named.
     """
     named = dict(records)
     for name, evidence in ledger.items():
         record = records.get(name)
-        if not evidence.omitted_results or record is None or record.reason:
+        if record is None or not (evidence.omitted_results or record.reason in _REASONS):
             continue
         if record.state == NodeState.COMPLETED and evidence.completes(record.uid):
-            reason, message = _describe(evidence, listed)
-            named[name] = replace(record, reason=reason, message=message)
+            named[name] = _with_omitted(record, evidence, listed)
     return named
+
+
+def _with_omitted(record: NodeRecord, evidence: Evidence, listed: Collection[str]) -> NodeRecord:
+    if not evidence.omitted_results:
+        return replace(record, reason="", message="")
+    reason, message = _describe(evidence, listed)
+    # Evidence does not say why a name is left out. If the Job lists it by now, the record knows.
+    is_known = record.reason not in {"", reason}
+    return record if is_known else replace(record, reason=reason, message=message)
 
 
 def _describe(evidence: Evidence, listed: Collection[str]) -> tuple[NodeReason, str]:

@@ -131,6 +131,26 @@ def test_a_result_that_the_job_does_not_list_is_named():
     assert record["message"] == "results that spec.results does not list are not kept: adress"
 
 
+def test_a_result_that_arrives_once_the_job_lists_it_is_no_longer_named():
+    unlisted = replace(done("a"), omitted_results=("address",))
+    cluster = make_cluster("a", gated=True, evidence={"a": unlisted})
+    spec(cluster, results=("ip",))
+    run(cluster)
+    assert cluster.report_status["nodeStates"]["a"]["reason"] == "ResultNotListed"
+    spec(cluster, results=("ip", "address"))
+    run(cluster)
+    # Its log was not read again, and may not be.
+    assert cluster.report_status["nodeStates"]["a"]["reason"] == "ResultNotListed"
+    cluster.evidence["a"] = replace(done("a"), results={"address": "1"}, omitted_results=("list",))
+    run(cluster)
+    message = cluster.report_status["nodeStates"]["a"]["message"]
+    assert message == "results that spec.results does not list are not kept: list"
+    cluster.evidence["a"] = replace(done("a"), results={"address": "1", "list": "2"})
+    run(cluster)
+    record = cluster.report_status["nodeStates"]["a"]
+    assert {"reason", "message"}.isdisjoint(record)
+
+
 def test_evidence_of_nodes_that_left_needs_room_as_well():
     gone = {f"gone-{n:04}": done(f"gone-{n:04}") for n in range(250)}
     cluster = make_cluster("a", gated=True, evidence=gone)
