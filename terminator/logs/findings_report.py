@@ -113,7 +113,8 @@ class FindingsReport:
         reportable: _Reportable,
         search: asyncio.Task[None],
     ) -> None:
-        scanned.search = None
+        if scanned.search is search:  # else it is that of the next start
+            scanned.search = None
         if search.cancelled():
             self._report_if_gone(scanned, reportable(findings))
         else:

@@ -323,8 +323,14 @@ async def test_exit_mode_does_not_mix_results_of_two_starts(cluster, server):
     assert "results" not in run.evidence()["a"]
 
 
-async def test_a_search_for_those_of_a_start_gives_the_next_one_none_in_mode_exit(cluster, server):
-    """The sandbox of the pod has ended, and so has the task, with 0; both are started again."""
+@pytest.mark.parametrize("more", [[], MUCH])
+async def test_a_search_for_those_of_a_start_gives_the_next_one_none_in_mode_exit(
+    cluster, server, more
+):
+    """The sandbox of the pod has ended, and so has the task, with 0; both are started again.
+
+    The Job is not deleted before the second search is over, if there is one.
+    """
     run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, results=RESULTS)
 
     def sandbox(status):
@@ -335,18 +341,20 @@ async def test_a_search_for_those_of_a_start_gives_the_next_one_none_in_mode_exi
     sandbox("False")
     run.log("a").write("dsjob:result ip=first", *MUCH)
     run.set_container("a", terminated(0), "initContainerStatuses")
-    server.delay_next("GET", SEARCH, 6.0)
+    server.delay_next("GET", SEARCH, 6.0, times=2)
     cluster.start()
     await asyncio.sleep(2)
     run.log("a", previous=True).entries[:] = run.log("a").entries
     run.server.logs.pop(("default", run.pod("a"), "job-container", False))
     await asyncio.sleep(2)
-    run.log("a").write("dsjob:result ip=second")
+    run.log("a").write("dsjob:result ip=second", *more)
     sandbox("True")
     again = terminated(0, restarts=1)
     again["state"]["terminated"]["finishedAt"] = "2030-01-01T00:00:30Z"
     run.set_container("a", again, "initContainerStatuses")
-    await asyncio.sleep(20)
+    await eventually(lambda: run.completed() == {"a"})
+    run.agree()
+    await eventually(lambda: not run.exists)
     assert run.evidence()["a"]["results"] == {"ip": "second"}
 
 
