@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from daemonset_job.api.fold_names import fold
-from daemonset_job.kube.client.errors import KubeError, NotFound, TooLarge
+from daemonset_job.kube.client.errors import KubeError, NotFound
 
 # A refusal may end by itself, as when a policy is corrected.
 REPORTED_AFTER_SECONDS = 60.0
@@ -43,12 +43,12 @@ class UnwrittenEvidence:
 def refusal_of(error: BaseException | None) -> str:
     """Return the answer with which the API server refused a write, "" if it did not refuse it.
 
-    A report that is full, or that has changed or is gone, is no refusal. Nor is an API server that
-    does not answer, which all clients see.
+    A report that has changed or is gone is no refusal. Nor is an API server that does not answer,
+    which all clients see.
     """
     if not isinstance(error, KubeError) or error.is_retryable:
         return ""
-    return "" if isinstance(error, NotFound | TooLarge) else str(error)
+    return "" if isinstance(error, NotFound) else str(error)
 
 
 def _message(refusal: str, nodes: list[str]) -> str:

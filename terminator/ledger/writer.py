@@ -258,9 +258,12 @@ class Ledger:
     def _report_refusal(
         self, buffer: RunBuffer, results: Iterable[BaseException | None], now: float
     ) -> None:
-        """Report evidence that has been refused for a while: the Job shows no other sign of it."""
+        """Report evidence that has been refused for a while: the Job shows no other sign of it.
+
+        Beside a report that is full, another one may have room: then nothing is left pending.
+        """
         refusal = next(filter(None, map(refusal_of, results)), "")
-        if not refusal and buffer.refused.keys() & buffer.pending.keys():
+        if not refusal and (buffer.refused.keys() & buffer.pending.keys() or buffer.full):
             refusal = buffer.refused_with
         late = [node for node, entry in buffer.pending.items() if not entry.is_only_progress]
         if words := buffer.unwritten.note(refusal if late else "", late, now):

@@ -62,6 +62,23 @@ async def test_one_node_among_many_is_named(cluster, server, status, words):
     assert "what 1 node reported (a)" in event["message"]
 
 
+async def test_a_report_that_stays_full_is_reported(cluster, server):
+    run = cluster.add_job(nodes=("a", "b"))
+    cluster.start()
+    words = "etcdserver: request is too large"
+    server.fail_next("PATCH", REPORTS, 500, times=1000, message=words)
+    run.print_tokens()
+    await asyncio.sleep(180)
+    (event,) = server.list(EVENTS)
+    assert event["reason"] == "EvidenceRefused"
+    assert "what 2 nodes reported (a,b)" in event["message"]
+    assert words in event["message"]
+    # Another report has room.
+    server.faults.clear()
+    run.add_report(shard=1)
+    await eventually(lambda: run.completed() == {"a", "b"}, 120.0)
+
+
 async def test_a_right_that_lacks_is_not_looked_for_in_each_node(cluster, server):
     run = cluster.add_job(nodes=tuple("abcd"))
     cluster.start()
