@@ -47,7 +47,8 @@ class PatientReader:
         """Return the run as it is now, or `view` if that cannot be read at the moment.
 
         A Job that is deleted a moment after its start has no report for some moments. One that is
-        deleted before its start never has one: CliError after MISSING_SECONDS.
+        deleted before its start never has one: CliError after MISSING_SECONDS. The same holds if
+        only reports are left that do not say how the run is, as when the first one is deleted.
         """
         try:
             found = await read_run(self._client, view.namespace, view.name, view.uid)
@@ -61,7 +62,7 @@ class PatientReader:
                 raise
             return view
         self._failing_since = None
-        if found is not None:
+        if found is not None and (found.exists or found.phase is not None):
             self._missing_since = None
             return found
         now = time.monotonic()
@@ -69,7 +70,7 @@ class PatientReader:
             self._missing_since = now
         if now - self._missing_since > MISSING_SECONDS:
             raise missing_run(view.name, view.namespace)
-        return view
+        return found or view
 
 
 def missing_run(name: str, namespace: str) -> CliError:

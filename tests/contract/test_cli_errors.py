@@ -114,6 +114,27 @@ async def test_wait_ends_when_the_job_is_deleted_and_has_no_report(
     assert error.code == 1
 
 
+async def test_wait_ends_when_the_first_report_of_a_deleted_job_is_gone(
+    server, target, running, monkeypatch
+):
+    """The controller closes the first report of a run, and creates none for a deleted Job."""
+    monkeypatch.setattr(patience, "MISSING_SECONDS", 0.2)
+    labels = {names.LABEL_JOB: "sweep", names.LABEL_JOB_UID: "u"}
+    body = {
+        "metadata": {"name": "sweep-1-1", "labels": labels},
+        "spec": {"job": {"name": "sweep", "uid": "u"}, "shard": 1},
+        "status": {"nodeStates": {"a": {"uid": "a", "state": "Completed"}}},
+    }
+    server.put(JOB_REPORTS, body)
+    shown = asyncio.Event()
+    command = asyncio.create_task(reading.follow(target, "sweep", None, lambda _view: shown.set()))
+    await shown.wait()
+    server.remove(JOBS, "sweep")
+    async with asyncio.timeout(10):
+        error = await failure(command)
+    assert error.message == "the Job sweep was deleted, and no report says how its run ended"
+
+
 async def test_the_report_of_an_earlier_run_is_not_that_of_a_job_that_is_gone(server, target):
     labels = {names.LABEL_JOB: "sweep", names.LABEL_JOB_UID: "earlier"}
     body = {
