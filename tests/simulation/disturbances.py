@@ -206,6 +206,27 @@ def _zone(world: World, d: Disturbance) -> None:
         world.server.patch(USER, NODES, d.what, body, namespace="")
 
 
+def _label(world: World, d: Disturbance) -> None:
+    """Have a user set a label of a node, or remove it: `mode` is "key=value", or "key=".
+
+    After a while, if there is one, the label is as it was.
+    """
+    raw = world.server.get(NODES, d.what, "")
+    if raw is None:
+        return
+    key, _, value = d.mode.partition("=")
+    was = raw["metadata"]["labels"].get(key)
+
+    def change(text: str | None) -> None:
+        if world.server.get(NODES, d.what, "") is not None:
+            body = {"metadata": {"labels": {key: text}}}
+            world.server.patch(USER, NODES, d.what, body, namespace="")
+
+    change(value or None)
+    if d.seconds:
+        world.loop.call_later(d.seconds, change, was)
+
+
 def _topology(world: World, d: Disturbance) -> None:
     """Have a cloud's controller say in which of its zones a node is."""
     if world.server.get(NODES, d.what, "") is not None:
@@ -542,6 +563,7 @@ _KINDS = {
     "evict": _evict,
     "readmit": _readmit,
     "zone": _zone,
+    "label": _label,
     "topology": _topology,
     "taint": _taint,
     "cordon": _cordon,

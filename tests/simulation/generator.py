@@ -17,6 +17,7 @@ from tests.simulation import (
     exit_codes,
     holds,
     interrupted_exits,
+    labelled_steps,
     lost_logs,
     orphans,
     reimages,
@@ -63,6 +64,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (labelled_steps.FIRST_SEED, "labelled steps", labelled_steps.with_labelled_steps),
     (changed_schedules.FIRST_SEED, "changed schedules", changed_schedules.with_changed_schedules),
     (lost_logs.FIRST_SEED, "lost logs", lost_logs.with_lost_logs),
     (changed_rollouts.FIRST_SEED, "changed rollouts", changed_rollouts.with_changed_rollouts),

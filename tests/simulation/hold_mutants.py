@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.job import Job
 from job_controller import snapshots
 from job_controller.actions import exclusive_nodes
 from job_controller.core import start
 from job_controller.core.rollout import members, rollout_state, script_check, steps
 from job_controller.core.rollout.kept_nodes import KeptNodes
+from job_controller.core.rollout.members import StepMembers
 from job_controller.core.rollout.steps import Advance
 from job_controller.core.state import run_state, success_policy
 from job_controller.core.state.exclusive import NO_OTHER_USE
@@ -45,6 +47,26 @@ def ignores_windows() -> Iterator[None]:
 def forgets_the_nodes_of_steps() -> Iterator[None]:
     """A node that waits for another turn is like one that has had none."""
     with patch.object(members, "find_kept", lambda *_: KeptNodes()):
+        yield
+
+
+@contextmanager
+def selects_every_node() -> Iterator[None]:
+    """A step that selects its nodes by labels is taken for one that selects all."""
+    with patch.object(members, "parse_label_selector", lambda _: NodeAffinity({})):
+        yield
+
+
+@contextmanager
+def ends_steps_before_all_are_chosen() -> Iterator[None]:
+    """A step that selects by labels is over when the nodes that had their turn have finished."""
+    real = members.find_members
+
+    def find(*about: Any) -> StepMembers:
+        found = real(*about)
+        return replace(found, is_done=found.is_done or bool(found.had_turn))
+
+    with patch.object(steps, "find_members", find):
         yield
 
 
@@ -155,6 +177,8 @@ HOLD_MUTANTS: tuple[Mutant, ...] = (
     passes_nodes_without_the_script,
     starts_nodes_after_failure,
     forgets_the_nodes_of_steps,
+    selects_every_node,
+    ends_steps_before_all_are_chosen,
     continues_after_abort,
     waits_for_no_job,
     shares_exclusive_nodes,

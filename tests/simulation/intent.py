@@ -21,8 +21,12 @@ def selects(selection: Raw, node: Raw) -> bool:
         return False
     if name in (selection.get("exclude") or ()):
         return False
+    return has_labels(selection.get("selector") or {}, node)
+
+
+def has_labels(selector: Raw, node: Raw) -> bool:
+    """Return whether a label selector matches a raw node."""
     labels = node["metadata"].get("labels") or {}
-    selector = selection.get("selector") or {}
     if not (selector.get("matchLabels") or {}).items() <= labels.items():
         return False
     return all(selectors.matches(r, labels) for r in selector.get("matchExpressions") or ())

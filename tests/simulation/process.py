@@ -237,6 +237,7 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
             nodes = world.controller.watches[NODES]
             world.decided_on[snapshot.job.uid] = jobs.known_until, nodes.known_until
             world.oracle.holds.controller_decides(snapshot.job.uid, world.controller)
+            world.oracle.chosen_steps.controller_decides(snapshot.job.uid, nodes.known_until)
             world.oracle.demands.controller_decides(snapshot)
         plan = decide(snapshot, now)
         for action in plan.actions:

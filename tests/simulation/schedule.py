@@ -81,8 +81,8 @@ class Task:
 class NodePlan:
     """A node that is there from the beginning, or may join; tasks by incarnation, in turn.
 
-    `zone` and `slot` are labels, and so is `topology_zone`, that of the cloud, unless it is "". Its
-    kubelet's clock is `skew` seconds ahead of the programs'.
+    `zone` and `slot` are labels, and so is `topology_zone`, that of the cloud, unless it is "".
+    `labels` are more of them. Its kubelet's clock is `skew` seconds ahead of the programs'.
     """
 
     name: str
@@ -92,6 +92,7 @@ class NodePlan:
     skew: float = 0.0
     is_initial: bool = True
     topology_zone: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +289,7 @@ class Schedule:
             more = f" slot {node.slot}" if node.slot != "1" else ""
             more += f" clock {node.skew:+g}s" if node.skew else ""
             more += f" in {node.topology_zone}" if node.topology_zone else ""
+            more += "".join(f" {key}={value}" for key, value in node.labels)
             lines.append(f"node {node.name} zone {node.zone}{more}{when}: {tasks}")
         lines += [f"pods {workload}" for workload in self.workloads]
         lines += [f"ScheduledJob {each.name} {each.raw_spec}" for each in self.scheduled]

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,7 +19,9 @@ from tests.simulation import (
     drains,
     exit_codes,
     holds,
+    intent,
     interrupted_exits,
+    labelled_steps,
     lost_logs,
     orphans,
     reimages,
@@ -69,6 +72,8 @@ CHANGED_ROLLOUTS = range(changed_rollouts.FIRST_SEED, changed_rollouts.FIRST_SEE
 CHANGED_SCHEDULES = range(changed_schedules.FIRST_SEED, changed_schedules.FIRST_SEED + 30)
 # Those whose tasks lose their logs when they have ended.
 LOST_LOGS = range(lost_logs.FIRST_SEED, lost_logs.FIRST_SEED + 24)
+# Those whose steps select nodes by labels.
+LABELLED_STEPS = range(labelled_steps.FIRST_SEED, labelled_steps.FIRST_SEED + 40)
 # Those of CORRECTED, DRAINED, SCHEDULED and CHANGED_SCHEDULES are judged by the tests that look at
 # them.
 RANGES = {
@@ -85,6 +90,7 @@ RANGES = {
     "interrupted exits": INTERRUPTED_EXITS,
     "changed rollouts": CHANGED_ROLLOUTS,
     "lost logs": LOST_LOGS,
+    "labelled steps": LABELLED_STEPS,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.
@@ -211,6 +217,7 @@ RARE = {
     "forgets_rejections_at_gate": 425,
     "suspends_nothing": holds.FIRST_SEED + 4,
     "ignores_windows": holds.FIRST_SEED + 26,
+    "ends_steps_before_all_are_chosen": labelled_steps.FIRST_SEED + 33,
     "approves_steps_itself": holds.FIRST_SEED + 105,
     "continues_after_abort": holds.FIRST_SEED + 12,
     "skips_soaks": crowded_rollouts.FIRST_SEED + 20,
@@ -328,6 +335,36 @@ def test_each_hold_is_in_many_of_the_schedules_with_holds():
         counts["exclusive"] += any("exclusive" in rollout for rollout in rollouts)
     assert len(counts) == len(holds.NAMES)
     assert min(counts.values()) >= 16, counts
+
+
+def test_steps_that_select_by_labels_have_much_happen_to_them():
+    counts = Counter()
+    first = labelled_steps.FIRST_SEED
+    for schedule in map(generate_schedule, range(first, first + 160)):
+        job, happens = schedule.jobs[0], schedule.disturbances
+        steps = job.spec["rollout"]["steps"]
+        selectors = [step["selector"] for step in steps if "selector" in step]
+        chosen = [
+            {node.name for node in schedule.nodes if selects(selector, node)}
+            for selector in selectors
+        ]
+        counts["several"] += len(selectors) > 1
+        counts["beside numbers"] += any("nodes" in step for step in steps)
+        counts["none"] += not all(chosen)
+        counts["shared"] += any(a & b for a, b in pairwise(chosen))
+        counts["approval"] += any("approval" in step for step in steps)
+        counts["check"] += any("check" in step for step in steps)
+        counts["rollback"] += "rollback" in job.spec
+        counts["continuous"] += job.is_continuous
+        counts.update(dict.fromkeys({d.kind for d in happens} & {"label", "edit", "approve"}, 1))
+        counts["undone"] += any(d.kind == "label" and d.seconds for d in happens)
+    assert len(counts) == 12
+    assert min(counts.values()) >= 10, counts
+
+
+def selects(selector, node):
+    labels = {"zone": node.zone, **dict(node.labels)}
+    return intent.has_labels(selector, {"metadata": {"labels": labels}})
 
 
 @pytest.mark.parametrize("seed", FOUND)

@@ -290,6 +290,7 @@ class World:
         plan = next(plan for plan in self.schedule.nodes if plan.name == name)
         since = self.clock.stamp(plan.skew)
         labels = {"zone": zone, "slot": plan.slot, "kubernetes.io/hostname": name}
+        labels |= dict(plan.labels)
         if plan.topology_zone:
             labels[TOPOLOGY_ZONE] = plan.topology_zone
         body = {

@@ -7,6 +7,7 @@ the mutant that it catches; below, the check. `core` receives everything that ha
 from tests.simulation.oracle import (
     changed_steps,
     check_scripts,
+    chosen_steps,
     completed_count,
     completion,
     conventions,
@@ -55,6 +56,7 @@ MODULES = (
     turns,
     step_nodes,
     changed_steps,
+    chosen_steps,
     check_scripts,
     images_first,
     set_aside,

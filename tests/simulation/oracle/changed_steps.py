@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from tests.simulation import intent
 from tests.simulation.oracle.facts import is_continuous, is_true, rollout_of
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states
-from tests.simulation.server import Raw
+from tests.simulation.server import NODES, Raw
 
 if TYPE_CHECKING:
     from tests.simulation.oracle.core import Oracle
@@ -23,8 +24,8 @@ INVARIANTS = (
     Invariant(
         "changed steps",
         "Of a rollout that a user has changed, a step ends only when its soak is over, its "
-        "approval is there, and its nodes have finished. No more nodes have their turn in it than "
-        "it says.",
+        "approval is there, and its nodes have finished. Those that it selects are among them. "
+        "No more nodes have their turn in it than it says, and none that it does not select.",
         mutant="skips_soaks",
         seed=13_000_000_008,
         excuses={
@@ -69,7 +70,13 @@ class ChangedSteps:
             return f"{approved} is approved"
         members = {name: each for name, each in records.items() if each.get("step") == number}
         desired = self._oracle.completion.desired(job)
-        at_work = [name for name in members.keys() & desired if self._is_open(uid, members, name)]
+        at_work = [
+            name
+            for name in members.keys() & desired
+            if self._is_open(uid, members, name) and self._is_awaited(step, name, members[name])
+        ]
+        if lacking := self._oracle.chosen_steps.lacking(job, step):
+            return f"{lacking} have not finished, which it selects"
         if at_work:
             return f"{at_work} have not finished"
         done_at = [
@@ -93,6 +100,17 @@ class ChangedSteps:
             or {"setAsideAt", "observedRerun"} & record.keys()
             or self._oracle.is_entered(job_uid, name, machine.uid)
         )
+
+    def _is_awaited(self, step: Raw, name: str, record: Raw) -> bool:
+        """Return whether a step waits for the next turn of a node that it has had.
+
+        One that its selector does not match waits for a later one (guarantees.md, Rollouts).
+        """
+        raw = self._world.server.get(NODES, name, "")
+        is_chosen = (
+            "selector" not in step or raw is None or intent.has_labels(step["selector"], raw)
+        )
+        return "turnAt" in record or is_chosen
 
     def _records(self, job: Raw) -> dict[str, Raw]:
         revision = (job.get("status") or {}).get("revision")
@@ -124,7 +142,12 @@ class ChangedSteps:
             return  # nodes have started without a turn, and have one on record since
         for spec in self._oracle.turn_specs.known(uid):
             steps = (rollout_of({"spec": spec}) or {}).get("steps") or ()
-            size = steps[number - 1].get("nodes") if number <= len(steps) else None
+            step = steps[number - 1] if number <= len(steps) else {}
+            if "selector" in step:
+                if self._oracle.chosen_steps.was_chosen(uid, node, step):
+                    return
+                continue
+            size = step.get("nodes")
             if not isinstance(size, int) or len(turned) <= size:
                 return
         if is_true(job, "Complete") and not is_continuous(job):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.oracle import gates, shards
 from tests.simulation.oracle.changed_steps import ChangedSteps
 from tests.simulation.oracle.check_scripts import CheckScripts
+from tests.simulation.oracle.chosen_steps import ChosenSteps
 from tests.simulation.oracle.completed_count import CompletedCount
 from tests.simulation.oracle.completion import Completion
 from tests.simulation.oracle.conventions import status_faults
@@ -95,6 +96,7 @@ class Oracle:
         self.turns = Turns(world, self)
         self.turn_specs = TurnSpecs(self)
         self.changed_steps = ChangedSteps(world, self)
+        self.chosen_steps = ChosenSteps(world, self)
         self.check_scripts = CheckScripts(world, self)
         self.step_nodes = StepNodes(self)
         self.rollbacks = Rollbacks(world, self)
@@ -176,6 +178,7 @@ class Oracle:
         self.holds.job_written(old, new)
         self.turns.job_written(old, new)
         self.changed_steps.job_written(old, new)
+        self.chosen_steps.job_written(old, new)
         self.check_scripts.job_written(old, new)
         meta = new["metadata"]
         if old is None or old["spec"] != new["spec"]:
@@ -211,6 +214,7 @@ class Oracle:
         judge_set_aside(self._world, old, new)
         self.turns.report_written(new)
         self.turn_specs.report_written(new)
+        self.chosen_steps.report_written(new)
         self.changed_steps.report_written(old, new)
         self.started_nodes.judge_record(new)
         self.completion.judge_report(new)

@@ -168,6 +168,7 @@ class _Rest:
             return
         judge_failed_tasks(self.world, self.job, self.pods, self.records)
         self.world.oracle.failure_rules.judge_rest(self.job, self.records)
+        self.world.oracle.chosen_steps.judge_rest(self.job)
         generation = self.job["metadata"]["generation"]
         if self.status.get("observedGeneration") != generation:
             self.violate("observed", f"generation {generation} is not on record")

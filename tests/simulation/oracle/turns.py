@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation import intent
+from tests.simulation.oracle.chosen_steps import selects_by_labels
 from tests.simulation.oracle.facts import find_job, is_continuous, is_true, rollout_of
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.reboots import allowed_seconds
@@ -84,6 +85,11 @@ class Turns:
             key = job["metadata"]["uid"], status.get("revision", ""), step
             self._steps_at.setdefault(key, self._world.loop.moment)
 
+    def sizes(self, job_uid: str) -> set[int]:
+        """Return how many nodes a Job has had at one time."""
+        self.nodes_changed()
+        return self._sizes[job_uid]
+
     def counted(self, job_uid: str, size: int) -> None:
         """Note how many nodes the DaemonSet controller counts: steps are percentages of them."""
         self._sizes.setdefault(job_uid, set()).add(max(size, 1))
@@ -124,8 +130,10 @@ class Turns:
             if not self._is_excused(job_uid, others):
                 self._oracle.violate("turns", words)
         self._judge_zone(job, run, others)
-        if not is_changed:
-            self._judge_steps(job, run, rollout.get("steps") or ())
+        steps = rollout.get("steps") or ()
+        if not is_changed and not selects_by_labels(steps):
+            self._judge_steps(job, run, steps)
+        self._oracle.chosen_steps.task_starts(job, run)
         self._oracle.step_nodes.task_starts(job, run)
 
     def _limit(self, field: str, run: PodRun, others: dict[str, PodRun], count: int) -> int | None:
@@ -146,6 +154,8 @@ class Turns:
         desired = self._oracle.completion.desired(job)
         is_edited = len(self._oracle.completion.specs[job_uid]) > 1
         if is_continuous(job) or is_edited or nodes != set(desired.values()) or len(sizes) != 1:
+            return
+        if selects_by_labels(steps):
             return
         before = last = 0
         for number, step in enumerate(steps, 1):
