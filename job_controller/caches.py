@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from daemonset_job.api import names
+from daemonset_job.api.affinity import changed_labels
 from daemonset_job.api.compact import (
     compact_daemon_set,
     compact_job,
@@ -101,6 +102,7 @@ class Caches(SharedInformers):
                     "uid": lambda job: (job.uid,),
                     "owner": _owner_key,
                     "after": _waits_for,
+                    "step label": lambda job: job.step_labels,
                     "exclusive": lambda job: self._exclusive_keys(
                         job.namespace, job.spec.exclusive
                     ),
@@ -335,6 +337,9 @@ class Caches(SharedInformers):
         if old is not None and new is not None and _readiness(old) == _readiness(new):
             for found in selecting_by_changed_label(self._daemon_sets.store, old, new):
                 self._wake_jobs_of(found, debounced=True)
+            for label in changed_labels(old.labels, new.labels):
+                for job in self._jobs.store.by_index("step label", label):
+                    self._wake_debounced((job.namespace, job.name))
             return
         for job in self._jobs.store:
             self._wake_debounced((job.namespace, job.name))

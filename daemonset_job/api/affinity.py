@@ -12,6 +12,10 @@ from typing import Any, Final
 from daemonset_job.api.label_terms import LabelTerms
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+# An object that selects nodes by more labels than this is found by ANY_LABEL alone, which is no
+# label.
+LABELS_LIMIT: Final = 32
+ANY_LABEL: Final = "*"
 
 
 class NodeAffinity:
@@ -59,6 +63,20 @@ def label_keys(pod_spec: Mapping[str, Any]) -> frozenset[str]:
         for term in required.get("nodeSelectorTerms") or ()
         for rule in term.get("matchExpressions") or ()
     )
+
+
+def indexed_labels(keys: frozenset[str]) -> frozenset[str]:
+    """Return by which labels an object is indexed that selects nodes by these: ANY_LABEL if many.
+
+    An index costs some 300 bytes a label, and tenants may write thousands into each object.
+    """
+    return keys if len(keys) <= LABELS_LIMIT else frozenset({ANY_LABEL})
+
+
+def changed_labels(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the labels by which objects are found that the change of a node may concern."""
+    changed = sorted(changed_keys(old, new))
+    return (*changed, ANY_LABEL) if changed else ()
 
 
 def changed_keys(old: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:

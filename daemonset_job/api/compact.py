@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from daemonset_job.api import names
+from daemonset_job.api.affinity import indexed_labels
 from daemonset_job.api.daemon_set import DaemonSet, pod_spec_of
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_spec import NodeSelection, parse_spec
+from daemonset_job.api.label_selector import selector_keys
 from daemonset_job.api.packed_json import PackedJson, pack_json
 from daemonset_job.api.rollout import Rollout
 
@@ -57,9 +59,16 @@ def compact_job(job: Job) -> Job:
             # DaemonSet.
             rollout=Rollout(exclusive=job.spec.exclusive) if job.spec.rollout else None,
         ),
+        step_labels=_step_labels(job.spec.rollout),
         annotations=_job_annotations(job),
         raw_spec=pack_json(job.raw_spec),
     )
+
+
+def _step_labels(rollout: Rollout | None) -> frozenset[str]:
+    """Return by which node labels Jobs of that rollout are found when a label changes."""
+    steps = rollout.steps if rollout is not None else ()
+    return indexed_labels(frozenset[str]().union(*(selector_keys(each.selector) for each in steps)))
 
 
 def expand_job(job: Job) -> Job:
@@ -72,7 +81,8 @@ def expand_job(job: Job) -> Job:
 
 def compact_oversized_job(job: Job, size_bytes: int) -> Job:
     """Return the Job without a spec that is too large for it to be started."""
-    return replace(compact_job(job), raw_spec={}, excess_bytes=size_bytes)
+    kept = compact_job(job)
+    return replace(kept, step_labels=frozenset(), raw_spec={}, excess_bytes=size_bytes)
 
 
 def compact_job_placement(job: Job) -> Job:
@@ -85,7 +95,7 @@ def compact_job_placement(job: Job) -> Job:
         raw["nodes"] = nodes
     if placement := _placement(job.spec.template):
         raw["template"] = {"spec": placement}
-    return replace(compact_job(job), raw_spec=_pack_unless_empty(raw))
+    return replace(compact_job(job), step_labels=frozenset(), raw_spec=_pack_unless_empty(raw))
 
 
 def expand_job_placement(job: Job) -> Job:

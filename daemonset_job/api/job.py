@@ -80,17 +80,18 @@ def _normalized(value: Any) -> Any:
 class Job:
     """A Job: identity, spec, the spec as the server keeps it, and the status.
 
-    `raw_spec` is what a record of the run can be run again from; `status` is what was last
-    written, compared before a write. `excess_bytes` is the size of a spec that is too large for the
-    Job to be started, and was not kept. `spec_manager`, `retry_manager` and `rerun_manager` are the
-    clients that last wrote the spec and these requests, "" if they are not known. `long_rerun` is
-    what is left of a rerun request that is too long to be kept. `requests` is what a person
-    asks of its rollout. `revision_hash` is a hash of what it runs, "" for policy Once; see
-    `find_revision`. `owner_uid` is the UID of the Job that created this one as a part of its own
-    run, "" for none. `scheduled_by` is the name of the ScheduledJob that this is a run of, "" for
-    none. What follows is not part of the object: `stop_message` says that all Jobs of the cluster
-    are stopped, and is "" if they are not. `begun_revision` and `recorded_rerun` are
-    the newest in its DaemonSet and its reports, "" if the status need not be compared with them.
+    `raw_spec` is what a record of the run can be run again from; `status` is what was last written,
+    compared before a write. `step_labels` are the keys of the node labels by which steps of its
+    rollout select, if the spec is kept as bytes. `excess_bytes` is the size of a spec that is too
+    large for the Job to be started, and was not kept. `spec_manager`, `retry_manager` and
+    `rerun_manager` are the clients that last wrote the spec and these requests, "" if they are not
+    known. `long_rerun` is what is left of a rerun request that is too long to be kept. `requests`
+    is what a person asks of its rollout. `revision_hash` is a hash of what it runs, "" for policy
+    Once; see `find_revision`. `owner_uid` is the UID of the Job that created this one as a part of
+    its own run, "" for none. `scheduled_by` is the name of the ScheduledJob that this is a run of,
+    "" for none. What follows is not part of the object: `stop_message` says that all Jobs of the
+    cluster are stopped, and is "" if they are not. `begun_revision` and `recorded_rerun` are the
+    newest in its DaemonSet and its reports, "" if the status need not be compared with them.
     """
 
     namespace: str
@@ -104,6 +105,7 @@ class Job:
     annotations: Mapping[str, str] = field(default_factory=dict)
     status: JobStatus = field(default_factory=JobStatus)
     raw_spec: Mapping[str, Any] = field(default_factory=dict)
+    step_labels: frozenset[str] = field(default_factory=frozenset, compare=False)
     excess_bytes: int = 0
     spec_manager: str = ""
     retry_manager: str = ""

@@ -4,21 +4,16 @@ Which pods and nodes count for a Job is not decided here: each program has its o
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from daemonset_job.api import names
-from daemonset_job.api.affinity import changed_keys, label_keys
+from daemonset_job.api.affinity import changed_labels, indexed_labels, label_keys
 from daemonset_job.api.daemon_set import DaemonSet, parse_daemon_set
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod
 from daemonset_job.informers.informers import CachedKind
 from daemonset_job.kube.cache.store import Store
 from daemonset_job.kube.client.resource import DAEMON_SETS
-
-# An index costs some 300 bytes a label. A DaemonSet that selects nodes by more labels than this is
-# found by ANY_LABEL alone, which is no label: tenants may write thousands into each.
-LABELS_LIMIT: Final = 32
-ANY_LABEL: Final = "*"
 
 
 def daemon_set_kind(compact: Callable[[DaemonSet], DaemonSet]) -> CachedKind[DaemonSet]:
@@ -49,11 +44,9 @@ def selecting_by_changed_label(
     One that selects by several of them is yielded once for each, and one that selects by very many
     labels for a change of any label. A heartbeat changes no label.
     """
-    changed = sorted(changed_keys(old.labels, new.labels))
-    for label in (*changed, ANY_LABEL) if changed else ():
+    for label in changed_labels(old.labels, new.labels):
         yield from store.by_index("node label", label)
 
 
 def _selecting_labels(found: DaemonSet) -> frozenset[str]:
-    labels = label_keys(found.pod_spec)
-    return labels if len(labels) <= LABELS_LIMIT else frozenset({ANY_LABEL})
+    return indexed_labels(label_keys(found.pod_spec))

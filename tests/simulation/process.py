@@ -30,7 +30,7 @@ from terminator.scope import NamespaceScope
 from tests.simulation.client import Client
 from tests.simulation.fast_runs import NOTHING, fast_run
 from tests.simulation.oracle.processes import judge_end
-from tests.simulation.server import CONFIG_MAPS, JOBS, NODES, SCHEDULED_JOBS
+from tests.simulation.server import CONFIG_MAPS, DAEMON_SETS, JOBS, NODES, SCHEDULED_JOBS
 from tests.simulation.settings import (
     NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
     POD_START_TIMEOUT_SECONDS,
@@ -237,7 +237,9 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
             nodes = world.controller.watches[NODES]
             world.decided_on[snapshot.job.uid] = jobs.known_until, nodes.known_until
             world.oracle.holds.controller_decides(snapshot.job.uid, world.controller)
-            world.oracle.chosen_steps.controller_decides(snapshot.job.uid, nodes.known_until)
+            counts = world.controller.watches[DAEMON_SETS]
+            until = min(nodes.known_until, counts.known_until)
+            world.oracle.chosen_steps.controller_decides(snapshot.job.uid, until)
             world.oracle.demands.controller_decides(snapshot)
         plan = decide(snapshot, now)
         for action in plan.actions:

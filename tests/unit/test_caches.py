@@ -186,6 +186,26 @@ def test_a_label_that_a_template_selects_by_concerns_its_job(cluster):
     assert noted.keys_woken_by(noted.caches._node_changed, ZONED, changed) == [(KEY, SOON)]
 
 
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"matchLabels": {"pool": "y"}},
+        {"matchExpressions": [{"key": "pool", "operator": "DoesNotExist"}]},
+        {"matchLabels": {"pool": "y", **{f"label-{number}": "x" for number in range(40)}}},
+    ],
+    ids=["label", "expression", "many labels"],
+)
+def test_a_label_concerns_the_jobs_whose_steps_select_nodes_by_it(cluster, selector):
+    """A step that waits for its approval goes on with a node that gets its label."""
+    job = replace(cluster.job, spec=replace(cluster.job.spec, rollout=Rollout(steps=(Step(1),))))
+    steps = (Step(1), Step(selector=selector))
+    selecting_job = replace(job, spec=replace(job.spec, rollout=Rollout(steps=steps)))
+    changed = replace(ZONED, labels={"zone": "a", "pool": "y"})
+    for found, woken in ((job, []), (selecting_job, [(KEY, SOON)])):
+        noted = NotedCaches(compact_job(found), make_job("other"))
+        assert noted.keys_woken_by(noted.caches._node_changed, ZONED, changed) == woken
+
+
 def test_pods_are_found_by_owner_and_not_by_label(noted, cluster):
     pods = noted.caches._pods.store
     own, forged = make_pod("a"), replace(make_pod("b"), owner_uid="x")

@@ -66,12 +66,15 @@ class ChosenSteps:
 
     world: World
     oracle: Oracle
-    # By the UID of a Job: when the controller decided, and up to when it then knew all of nodes.
+    # By the UID of a Job: when the controller decided, and up to when it then knew all of nodes and
+    # of how many the DaemonSet controller counts.
     decisions: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     # By the UIDs of a Job and a node: its newest turn, and up to when the controller knew nodes.
     turns: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
     # By the UIDs of a Job and a node: when it had first completed or failed, or was set aside.
     finished: dict[tuple[str, str], float] = field(default_factory=dict)
+    # By the UID of a Job: when a node had the first turn.
+    first_turns: dict[str, float] = field(default_factory=dict)
     # The UIDs of a Job and of a node that waits for another turn, or has waited for one.
     returned: set[tuple[str, str]] = field(default_factory=set)
     # By the UID of a Job, and by that of a node.
@@ -91,6 +94,7 @@ class ChosenSteps:
             key, at = (job_uid, record["uid"]), record.get("turnAt", "")
             if at and self.turns.get(key, ("", 0.0))[0] != at:
                 self.turns[key] = at, self._known_of_nodes(job_uid)
+                self.first_turns.setdefault(job_uid, now)
             if key in self.turns and not at:
                 self.returned.add(key)
             if record.get("state") == "Failed" or "setAsideAt" in record:
@@ -220,6 +224,7 @@ class ChosenSteps:
             rest,
         )
         is_late = (uid, node_uid) in self.finished or not self._is_steady(job, name, node_uid)
+        is_late |= not self._is_counted(uid, name, node_uid, self.first_turns.get(uid, 0.0))
         last = rest if is_late else self._last(job, name, node_uid)
         return _Begun(name, first, max(first, last))
 
@@ -272,6 +277,19 @@ class ChosenSteps:
             for raw in self._versions(name, node_uid, self.oracle.born[uid])
         )
 
+    def _is_counted(self, job_uid: str, name: str, node_uid: str, since: float) -> bool:
+        """Return whether the DaemonSet controller counts a node from a moment on.
+
+        A node counts from when it is counted there, and the controller has seen that (see
+        `completion`).
+        """
+        counts = self.oracle.completion.counts.get(job_uid, ())
+        before = [nodes for at, nodes in counts if at < since][-1:]
+        found = before + [nodes for at, nodes in counts if at >= since]
+        return bool(before) and all(
+            name in nodes and nodes[name]["metadata"]["uid"] == node_uid for nodes in found
+        )
+
     # --- what has to be before ---------------------------------------------------------------
 
     def _faults(self, job: Raw, before: int, starting: str) -> Iterator[str]:
@@ -322,6 +340,7 @@ class ChosenSteps:
             versions = self._versions(name, machine.uid, since)
             is_chosen = all(intent.has_labels(step["selector"], raw) for raw in versions)
             is_due = is_chosen and self._is_steady(job, name, machine.uid)
+            is_due = is_due and self._is_counted(uid, name, machine.uid, since)
             if is_due and (uid, machine.uid) not in self.finished:
                 yield name
 

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.affinity import REQUIRED
+from daemonset_job.api.affinity import LABELS_LIMIT, REQUIRED
 from daemonset_job.api.compact import (
     compact_daemon_set,
     compact_daemon_set_placement,
@@ -16,11 +16,7 @@ from daemonset_job.api.compact import (
 from daemonset_job.api.job import parse_job
 from daemonset_job.api.node import parse_node
 from daemonset_job.api.pod import GATES_LIMIT, parse_pod
-from daemonset_job.informers.daemon_sets import (
-    LABELS_LIMIT,
-    daemon_set_kind,
-    selecting_by_changed_label,
-)
+from daemonset_job.informers.daemon_sets import daemon_set_kind, selecting_by_changed_label
 from daemonset_job.kube.cache.store import Store
 
 # About as much as the API server stores of one object, and of its annotations.
