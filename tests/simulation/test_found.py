@@ -542,6 +542,7 @@ def test_a_check_whose_job_cannot_start_is_inconclusive_in_time():
     """The clock of the API server, a minute ahead, gave its script another minute."""
     assert not simulate(generate_schedule(7_800_425)).violations
 
+
 def test_a_node_that_gets_the_label_of_a_step_that_waits_for_its_approval_has_its_turn():
     """The controller did not look at the Job when only a label of a node had changed."""
     assert not simulate(generate_schedule(16_000_001_309)).violations
