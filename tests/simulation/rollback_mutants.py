@@ -64,7 +64,7 @@ def deletes_before_the_rollback() -> Iterator[None]:
 @contextmanager
 def never_looks_for_lost_nodes() -> Iterator[None]:
     """A rollback at work notices only with the next change that a node of it is away."""
-    with patch.object(rollback, "_may_lose_nodes", lambda _snapshot, _targets: False):
+    with patch.object(rollback, "_may_lose_nodes", lambda _targets, _found: False):
         yield
 
 

@@ -499,6 +499,31 @@ def test_a_rollback_ends_if_its_only_node_is_away(pods):
     assert (found.violations, ended) == ((), ["RolledBackPartly"])
 
 
+def test_a_rollback_ends_while_a_deleted_pod_cannot_end():
+    """The machine went down before that pod had started: its Job waits for it with no limit."""
+    assert not simulate(generate_schedule(7_799_825)).violations
+
+
+@pytest.mark.parametrize(("seconds", "reason"), [(0.0, "RolledBackPartly"), (60.0, "RolledBack")])
+def test_a_node_has_its_time_to_come_back_to_a_rollback(seconds, reason):
+    """Also if the pods on it are deleted meanwhile. Another node is rolled back at once."""
+    spec = {**SPEC, "rollback": {"args": ["undo"]}, "ttlSecondsAfterFinished": 3600}
+    nodes = tuple(NodePlan(name, (Task("done", 1.0),)) for name in ("n0", "n1"))
+    happens = (
+        Disturbance(30.0, "roll_back", "default/sample"),
+        Disturbance(30.21, "down", what="n1", seconds=seconds),
+        Disturbance(45.0, "delete_pod", what="n1"),
+        Disturbance(46.0, "delete_pod", what="n1"),
+    )
+    left = []
+    found = simulate(
+        schedule(nodes, spec, *happens), look=lambda world: left.extend(world.server.all(JOBS))
+    )
+    conditions = [each for raw in left for each in raw["status"]["conditions"]]
+    ended = [each["reason"] for each in conditions if each["type"] == "RolledBack"]
+    assert (found.violations, ended) == ((), [reason])
+
+
 def test_a_machine_that_reboots_while_it_shuts_down_may_be_away_for_too_long():
     """Its node is not Ready from the shutdown on, so it is unreachable, and the run fails."""
     assert not simulate(generate_schedule(7_566_925)).violations

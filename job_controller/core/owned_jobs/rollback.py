@@ -9,7 +9,7 @@ BATCH_NODES nodes. What is on record as rolled back stays so.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from daemonset_job.api.choices import FailureAction
@@ -48,7 +48,6 @@ from job_controller.core.owned_jobs.rollback_targets import (
 )
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.node_unreachable import is_away
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.text.sanitize import REFUSAL_LIMIT, single_line
@@ -96,16 +95,17 @@ def evaluate_rollback(
     )
     condition = Condition(ConditionType.ROLLED_BACK, is_over, reason, words)
     waits = reason == RolledBackReason.ROLLBACK_WAITING or (
-        reason == RolledBackReason.ROLLING_BACK and _may_lose_nodes(snapshot, targets)
+        reason == RolledBackReason.ROLLING_BACK and _may_lose_nodes(targets, found)
     )
     return RollbackState(
         status, _with_retry_hint(job, condition), action, _WAIT_SECONDS if waits else None
     )
 
 
-def _may_lose_nodes(snapshot: Snapshot, targets: Targets) -> bool:
-    """Return whether time alone may show that a node of the rollback is away."""
-    return any(is_away(snapshot.nodes[name]) for name in targets.started - targets.out_of_reach)
+def _may_lose_nodes(targets: Targets, found: RollbackJobs) -> bool:
+    """Return whether time alone may show that the rollback does not wait for a node any more."""
+    longest = max(map(_patience, found.jobs), default=timedelta())
+    return any(time < longest for time in targets.away_for.values())
 
 
 _ENDS: Final = frozenset({RolledBackReason.ROLLED_BACK, RolledBackReason.ROLLED_BACK_PARTLY})
@@ -191,7 +191,7 @@ def _by_jobs(before: RollbackStatus | None, targets: Targets, found: RollbackJob
     # An earlier one whose nodes were all out of reach goes on when one of them is back.
     for owned in reversed(found.jobs):
         is_over = owned_outcome(owned) == OwnedOutcome.SUCCEEDED
-        if not is_over and not _has_lost_its_nodes(owned, targets):
+        if not is_over and not _has_lost_its_nodes(owned, targets, found):
             return RolledBackReason.ROLLING_BACK, describe_work(owned, targets, found), None
     # A Job that has ended serves its nodes that are back.
     for owned in reversed(found.jobs):
@@ -206,15 +206,24 @@ def _serves(owned: Job) -> bool:
     return complete is None or complete.reason != CompleteReason.MIN_COMPLETED_REACHED
 
 
-def _has_lost_its_nodes(owned: Job, targets: Targets) -> bool:
-    """Return whether a Job of the rollback runs nowhere, because all of its nodes are out of reach.
+def _has_lost_its_nodes(owned: Job, targets: Targets, found: RollbackJobs) -> bool:
+    """Return whether a Job of the rollback runs nowhere, because its nodes are out of reach.
 
     It has no end, and keeps no other node from being rolled back. One that is back later is rolled
-    back by it.
+    back by it. On a machine that is down, a deleted pod cannot end. If it has not started the task,
+    its Job waits for it, and does not set the node aside.
     """
-    nodes = owned.status.nodes
-    is_anywhere = nodes is not None and nodes.desired > 0
-    return not is_anywhere and targets.out_of_reach.issuperset(owned.spec.nodes.include)
+    nodes, included = owned.status.nodes, frozenset(owned.spec.nodes.include)
+    if nodes is None or nodes.desired == 0:
+        return targets.out_of_reach.issuperset(included)
+    left = included - found.completed
+    away = {name for name, time in targets.away_for.items() if time >= _patience(owned)}
+    return bool(left) and nodes.active == 0 and away.issuperset(left)
+
+
+def _patience(owned: Job) -> timedelta:
+    """Return for how long a Job of the rollback waits for a node that is away."""
+    return timedelta(seconds=owned.spec.failure_policy.unreachable_seconds or 0)
 
 
 def _create(snapshot: Snapshot, number: int, left: list[str]) -> _Step:

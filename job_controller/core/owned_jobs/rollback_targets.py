@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.evidence import Evidence
@@ -32,13 +32,15 @@ class Targets:
     `started`: all whose task has started, or may have on a node that is away. `at_work`: those of
     all nodes on which it is at work, or may be, and that can be reached. `out_of_reach`: those that
     take no pod now, since they are gone, away, or tainted. On one that is away the task may still
-    be at work. `ready`: those of `started` that take a pod now for certain.
+    be at work. `ready`: those of `started` that take a pod now for certain. `away_for`: for how
+    long those of `started` that are not Ready, or gone, count as away; below 0 if not yet.
     """
 
     started: frozenset[str]
     at_work: frozenset[str]
     out_of_reach: frozenset[str]
     ready: frozenset[str] = frozenset()
+    away_for: Mapping[str, timedelta] = field(default_factory=dict)
 
 
 def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targets:
@@ -82,6 +84,9 @@ def find_targets(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> Targe
             if snapshot.nodes[name].ready
             and not tolerations.untolerated(snapshot.nodes[name].taints)
         ),
+        away_for={
+            name: time for name in started if (time := _away_for(snapshot, name, now)) is not None
+        },
     )
 
 
@@ -198,14 +203,24 @@ def _pods_at_work(
 
 def _is_away(snapshot: Snapshot, record: NodeRecord | None, name: str, now: datetime) -> bool:
     """Return whether a node cannot be reached, so that the rollback does not wait for it."""
+    time = _away_for(snapshot, name, now)
+    if time is None:
+        return False
+    is_recorded = record is not None and record.state == NodeState.UNREACHABLE
+    return is_recorded or time >= timedelta()
+
+
+def _away_for(snapshot: Snapshot, name: str, now: datetime) -> timedelta | None:
+    """Return for how long a node has counted as away, None if it is not away at all.
+
+    Less than 0 until the controller has seen it not Ready for its time. A node that is gone has
+    always been away.
+    """
     node = snapshot.nodes.get(name)
     if node is None:
-        return True
+        return timedelta.max
     if not is_away(node):
-        return False
-    if record is not None and record.state == NodeState.UNREACHABLE:
-        return True
+        return None
     sighting = snapshot.seen.get(node_not_ready(node, snapshot.job.retry_request))
-    if sighting is None:
-        return False
-    return now >= add_seconds(sighting.first, snapshot.unreachable_seconds)
+    first = sighting.first if sighting is not None else now
+    return now - add_seconds(first, snapshot.unreachable_seconds)

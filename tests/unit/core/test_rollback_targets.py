@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from daemonset_job.api.node_totals import NodeTotals
 from job_controller.core.settings import Settings
 from tests.unit.builders import gated_pod, make_node, make_pod
 from tests.unit.core.rollbacks import RollbackWorld
@@ -80,7 +81,7 @@ LIMIT = timedelta(seconds=Settings().timeouts.unreachable_seconds)
 
 def world_whose_task_is_stopped(**changes) -> RollbackWorld:
     """Return a run that is to be rolled back; the failed task of b is being ended."""
-    world = RollbackWorld("a", "b", failurePolicy=CONTINUE, **changes)
+    world = RollbackWorld("a", "b", **{"failurePolicy": CONTINUE, **changes})
     world.run_until_failure("b")
     world.ask()
     world.put(replace(make_pod("b"), is_terminating=True))
@@ -146,3 +147,63 @@ def test_a_rollback_looks_again_at_a_node_that_may_be_away():
     world.step()
     assert world.rolled_back == ("True", "RolledBackPartly")
     assert world.step().requeue_after is None
+
+
+def rollback_beside_pods_that_cannot_end(**changes) -> RollbackWorld:
+    """Return a rollback of a and b; b is away, and its deleted pod has never started the task."""
+    world = world_whose_task_is_stopped(**changes)
+    world.take_pod("b")
+    world.step(3)
+    owned = world.owned["sample-rollback"]
+    totals = NodeTotals(desired=2, waiting=1, completed=1)
+    world.owned[owned.name] = replace(owned, status=replace(owned.status, nodes=totals))
+    world.done[owned.name] = {"a"}
+    world.lose("b")
+    return world
+
+
+@pytest.mark.parametrize(("changes", "seconds"), [({}, 60), ({"unreachableSeconds": 300}, 300)])
+def test_a_rollback_ends_while_a_deleted_pod_cannot_end(changes, seconds):
+    """Simulation (seed 7799825): its Job waits for the next pod, and does not set the node aside.
+
+    The rollback gives the node as much time as if that pod had not been deleted.
+    """
+    world = rollback_beside_pods_that_cannot_end(failurePolicy={**CONTINUE, **changes})
+    world.seen = LIMIT + timedelta(seconds=seconds - 10)
+    world.step()
+    assert world.rolled_back == ("False", "RollingBack")
+    assert world.plan.requeue_after == 15.0
+    world.seen = LIMIT + timedelta(seconds=seconds)
+    world.step()
+    assert world.rolled_back == ("True", "RolledBackPartly")
+    assert world.message == (
+        "1 of 2 nodes are rolled back; not rolled back, because away, tainted or gone: b"
+    )
+    assert (world.rollback.unreachable, world.step().requeue_after) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("totals", "done"),
+    [
+        (NodeTotals(desired=2, active=1, completed=1), {"a"}),
+        (NodeTotals(desired=2, waiting=2), set()),
+        (NodeTotals(desired=2, completed=2), {"a", "b"}),
+    ],
+    ids=["at work", "another waits", "all done"],
+)
+def test_a_rollback_waits_for_its_job_while_that_may_go_on(totals, done):
+    world = rollback_beside_pods_that_cannot_end()
+    owned = world.owned["sample-rollback"]
+    world.owned[owned.name] = replace(owned, status=replace(owned.status, nodes=totals))
+    world.done[owned.name] = done
+    world.seen = timedelta(hours=1)
+    world.step(3)
+    assert world.rolled_back == ("False", "RollingBack")
+
+
+def test_a_node_that_is_back_has_its_job_at_work_again():
+    world = rollback_beside_pods_that_cannot_end()
+    world.cluster.nodes["b"] = make_node("b")
+    world.seen = timedelta(hours=1)
+    world.step(3)
+    assert world.rolled_back == ("False", "RollingBack")
