@@ -9,6 +9,7 @@ from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunState
 from job_controller.core.state.snapshot import Snapshot, merge_evidence
+from job_controller.core.state.unchosen_nodes import find_unchosen
 
 
 def may_start_nodes(snapshot: Snapshot, run: RunState, rollout: RolloutState) -> bool:
@@ -55,11 +56,17 @@ def pods_with_removable_gate(
 
     Those are the pods of all nodes that have neither completed nor failed. A node that joins a run
     after its completion is treated like the others. With a rollout, see `RolloutState.open_pods`.
+    None is the pod of a node that a change of `spec.nodes` has taken out. The DaemonSet controller
+    deletes it, but only once it has seen that change.
     """
-    if snapshot.job.spec.rollout is not None:
-        return rollout.open_pods
-    if not may_start_nodes(snapshot, run, rollout):
-        return ()
+    found = rollout.open_pods
+    if snapshot.job.spec.rollout is None:
+        found = _waiting_pods(counts) if may_start_nodes(snapshot, run, rollout) else ()
+    unchosen = find_unchosen(snapshot, counts, [pod.node_name for pod in found])
+    return tuple(pod for pod in found if pod.node_name not in unchosen)
+
+
+def _waiting_pods(counts: NodeCounts) -> tuple[Pod, ...]:
     return tuple(
         node.pod
         for _, node in sorted(counts.nodes.items())

@@ -20,6 +20,7 @@ from job_controller.core.rollout.written_progress import written_progress
 from job_controller.core.state.left_nodes import find_chosen
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.unchosen_nodes import find_unchosen
 
 _ENDED = frozenset({NodeState.COMPLETED, NodeState.FAILED})
 
@@ -60,10 +61,12 @@ def find_members(
     step = present_step(rollout, number)
     earlier = _completed_earlier(snapshot, counts)
     nodes = [node for node in ordered_nodes(snapshot, counts) if node.name not in earlier]
+    unchosen = find_unchosen(snapshot, counts, [node.name for node in nodes])
     waiting = tuple(
         Place(node.name, zone_of(node))
         for node in nodes
-        if _waits_for_turn(snapshot, counts.nodes.get(node.name), places)
+        if node.name not in unchosen
+        and _waits_for_turn(snapshot, counts.nodes.get(node.name), places)
     )
     records = merge_records(snapshot)
     had_turn = frozenset(

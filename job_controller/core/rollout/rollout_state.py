@@ -142,7 +142,7 @@ def evaluate_rollout(
     turns: Mapping[str, int] = {}
     if found.progress is not None and may_start and hold is None and first_pods_at is None:
         turns = _give_turns(snapshot, counts, places, found.progress)
-    is_idle = may_start and first_pods_at is None and not turns
+    is_idle = may_start and first_pods_at is None and not turns and counts.desired_is_current
     is_in_step, is_held = not found.message, hold is not None
     if is_held and snapshot.job.spec.is_continuous:
         # It has no end, and a node that is set aside would lose its turn until the next window.
@@ -237,7 +237,9 @@ def _give_turns(
     number = progress.steps + 1 if is_late else progress.step
     members = find_members(snapshot, counts, places, number)
     limits = find_limits(snapshot, counts)
-    given = choose(members.waiting, places.taken.values(), limits)
+    # Shares are of the number of desired nodes, which is about to change.
+    waiting = members.waiting if counts.desired_is_current else ()
+    given = choose(waiting, places.taken.values(), limits)
     unrecorded = _started_without_turn(counts, places) | find_ended_without_turn(snapshot, counts)
     return dict.fromkeys(sorted(unrecorded | {place.name for place in given}), progress.step)
 

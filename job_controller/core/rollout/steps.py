@@ -160,7 +160,8 @@ def _advance_step(
         return Advance(unfinished, message=words, holds_end=holds_end)
     found = _finish_step(snapshot, counts, _Finish(step, progress, members), now)
     is_over = found.progress is None or found.progress.step != progress.step
-    if is_over and not members.is_done:
+    # Nor does it end by a share of a number of nodes that is about to change.
+    if is_over and not (members.is_done and counts.desired_is_current):
         return replace(_stay(progress), holds_end=holds_end)
     return replace(found, holds_end=holds_end and not is_over)
 

@@ -94,12 +94,16 @@ class _NodesWithPod:
 
 @dataclass(frozen=True, slots=True)
 class _Placement:
-    """How many nodes are desired; whether the DaemonSet and the caches agree on which they are."""
+    """How many nodes are desired; whether the DaemonSet and the caches agree on which they are.
+
+    `is_newest`: the DaemonSet controller has acted on the newest selection of the Job.
+    """
 
     desired: int
     misplaced: Misplaced
     is_agreed: bool
     is_altered: bool
+    is_newest: bool
 
 
 def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
@@ -156,6 +160,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         completed_unselected=others.unselected,
         surplus_pods=surplus_pods,
         desired_is_known=daemon_set is not None and daemon_set.observed_generation > 0,
+        desired_is_current=placement.is_newest or (is_outdated and is_refused),
         nodes_spec_is_applied=not is_outdated or is_refused,
         nodes_spec_is_refused=is_outdated and is_refused,
         set_aside=find_set_aside(snapshot, records, found.nodes, absent),
@@ -326,4 +331,5 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
         and matching - no_successor == pods_by_node.keys()
         and not has_uncached_pods(snapshot, placed, pods_by_node, len(leaving)),
         is_altered=applied is not None and placed is None,
+        is_newest=placed is not None,
     )

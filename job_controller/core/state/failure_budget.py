@@ -28,6 +28,12 @@ def allowed_unreachable(job: Job, counts: NodeCounts) -> int | None:
     return None if limit is None else share_of(limit, _count_desired(counts))
 
 
+def has_share(job: Job) -> bool:
+    """Return whether how many nodes may fail depends on how many are desired."""
+    policy = job.spec.failure_policy
+    return isinstance(policy.max_failed_nodes, str) or isinstance(policy.max_unreachable_nodes, str)
+
+
 def _count_desired(counts: NodeCounts) -> int:
     """Return the number of desired nodes that percentages are of.
 

@@ -73,6 +73,9 @@ class NodeCounts:
             keeps all of them, and counts their nodes.
         desired_is_known: False while there is no DaemonSet, or its controller has not observed it.
             The number of desired nodes is unknown then.
+        desired_is_current: Whether that number is of the newest `spec.nodes`, or the API server has
+            refused that. It is False until the DaemonSet controller has acted on the newest
+            selection, and while another client has changed the selection of the DaemonSet.
         nodes_spec_is_applied: False while the DaemonSet has an older `spec.nodes`, and the API
             server has not refused the newer one.
         nodes_spec_is_refused: Whether the DaemonSet has an older `spec.nodes`, and the API server
@@ -100,6 +103,7 @@ class NodeCounts:
     completed_unselected: frozenset[str] = frozenset()
     surplus_pods: tuple[Pod, ...] = ()
     desired_is_known: bool = True
+    desired_is_current: bool = True
     nodes_spec_is_applied: bool = True
     nodes_spec_is_refused: bool = False
     set_aside: frozenset[str] = frozenset()

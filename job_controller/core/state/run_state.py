@@ -20,7 +20,7 @@ from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import add_seconds
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.added_nodes import adds_nodes
-from job_controller.core.state.failure_budget import count_failures
+from job_controller.core.state.failure_budget import count_failures, has_share
 from job_controller.core.state.joined_nodes import find_failed_without_pod, has_joined
 from job_controller.core.state.node_changes import has_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
@@ -256,13 +256,14 @@ def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
     """Return what failed and unreachable nodes mean for the run, None when nothing yet.
 
     While the DaemonSet is created again, the number of desired nodes is unknown, and so is a
-    percentage of it. The newest limit does not apply to the nodes of an older `spec.nodes`.
+    percentage of it. The newest limit does not apply to the nodes of an older `spec.nodes`. A run
+    does not fail by a percentage of a number that the DaemonSet controller is about to correct.
     """
     if not counts.desired_is_known or not counts.nodes_spec_is_applied:
         return None
     policy = job.spec.failure_policy
     allowed, over = count_failures(job, counts)
-    if policy.action in FAST_ACTIONS and over:
+    if policy.action in FAST_ACTIONS and over and (counts.desired_is_current or not has_share(job)):
         return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
     if policy.action == FailureAction.PAUSE and over:
         return RunState(

@@ -1,0 +1,37 @@
+"""Nodes that a change of `spec.nodes` has taken out, and whose pods are still there.
+
+The DaemonSet controller deletes these pods once it has seen the change. Until then a pod that waits
+at its gate is like any other, and its task must not start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.daemon_set import pod_spec_of
+from job_controller.core.desired.daemon_set import build_pod_template
+from job_controller.core.desired.limits import has_too_many_terms
+from job_controller.core.state.node_counts import NodeCounts
+from job_controller.core.state.snapshot import Snapshot
+
+
+def find_unchosen(snapshot: Snapshot, counts: NodeCounts, names: Collection[str]) -> frozenset[str]:
+    """Return those of the nodes that the Job does not choose any more.
+
+    None is, once the DaemonSet controller has acted on the newest selection. Of a selection with
+    too many terms it is not known whether it chooses a node.
+    """
+    is_placed = counts.desired_is_current and not counts.nodes_spec_is_refused
+    if is_placed or not names:
+        return frozenset()
+    job = snapshot.job
+    if has_too_many_terms(job):
+        return frozenset(names)
+    template = build_pod_template(job, gated=True, settings=snapshot.settings)
+    affinity = NodeAffinity(pod_spec_of({"template": template}))
+    return frozenset(
+        name
+        for name in names
+        if (node := snapshot.nodes.get(name)) is None or not affinity.matches(name, node.labels)
+    )

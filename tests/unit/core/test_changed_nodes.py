@@ -1,0 +1,108 @@
+"""A change of `spec.nodes` before the DaemonSet controller has acted on it."""
+
+from dataclasses import replace
+
+import pytest
+
+from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
+from daemonset_job.api.rollout import Step
+from job_controller.core.plan import RemoveSchedulingGates
+from tests.unit.builders import SampleCluster, gated_pod, make_cluster, make_node
+from tests.unit.core.rollouts import RolloutWorld, steps
+from tests.unit.core.runs import acts, conditions, failing, run, spec
+
+REST = ("b", "c", "d", "e", "f", "g", "h")
+
+
+def exclude(cluster: SampleCluster, name: str) -> None:
+    """Change the Job, so that it does not choose a node."""
+    cluster.started_with = cluster.job.selection_hash
+    spec(cluster, nodes=NodeSelection(exclude=(name,)))
+    raw = {**cluster.job.raw_spec, "nodes": {"exclude": [name]}}
+    cluster.job = replace(cluster.job, raw_spec=raw, generation=2)
+
+
+def opened(plan) -> list[str]:
+    return [pod.node_name for each in acts(plan, RemoveSchedulingGates) for pod in each.pods]
+
+
+def test_no_task_starts_on_a_node_that_the_change_takes_out():
+    """A person resumes a Job and excludes a node, whose pod waits at its gate."""
+    cluster = make_cluster("a", "b", "c", running=False, gated=True)
+    cluster.pods = [gated_pod(name) for name in cluster.nodes]
+    former = cluster.daemon_set()
+    exclude(cluster, "b")
+    assert opened(run(cluster, daemon_set=former)) == ["a", "c"]
+    # The DaemonSet has the new selection, and its controller has not acted on it yet.
+    cluster.observed = False
+    assert opened(run(cluster)) == ["a", "c"]
+
+
+def test_no_task_starts_there_while_the_change_is_refused():
+    cluster = make_cluster("a", "b", running=False, gated=True, refusal="denied by a policy")
+    cluster.pods = [gated_pod(name) for name in cluster.nodes]
+    former = cluster.daemon_set()
+    exclude(cluster, "b")
+    assert opened(run(cluster, daemon_set=former)) == ["a"]
+
+
+def test_a_rollout_gives_no_turn_to_a_node_that_the_change_takes_out():
+    world = RolloutWorld("a", "b", "c", rollout=steps(max_parallel=1))
+    world.step(3)
+    world.complete("a")
+    former = world.cluster.daemon_set()
+    exclude(world.cluster, "b")
+    world.extra = {"daemon_set": former}
+    world.step()
+    world.extra = {}
+    world.cluster.observed = False
+    world.step(3)
+    world.take_pod("b")
+    world.cluster.observed, world.cluster.desired = True, 2
+    world.step(3)
+    assert world.started == ["a", "c"]
+
+
+def test_a_node_that_had_its_turn_does_not_start_after_the_change():
+    """Its turn is on record, and the gate is still there."""
+    world = RolloutWorld("a", "b", rollout=steps())
+    world.step(1)
+    while not world.turns():
+        world.step()
+    assert world.started == []
+    former = world.cluster.daemon_set()
+    exclude(world.cluster, "b")
+    world.extra = {"daemon_set": former}
+    world.step(3)
+    assert world.started == ["a"]
+
+
+def test_a_step_does_not_end_by_the_number_of_nodes_before_the_change():
+    """Half of one node is one, and half of eight are four."""
+    world = RolloutWorld("a", rollout=steps(Step(nodes="50%")))
+    world.step(4)
+    world.cluster.nodes |= {name: make_node(name) for name in REST}
+    world.cluster.observed, world.cluster.desired = False, 1
+    world.complete("a")
+    world.step(3)
+    world.cluster.observed, world.cluster.desired = True, None
+    for name in REST:
+        world.put(gated_pod(name))
+    world.step(4)
+    assert world.started == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("action", [FailureAction.FAIL_FAST, FailureAction.ROLLBACK])
+@pytest.mark.parametrize(("allowed", "fails"), [("10%", False), (1, True)])
+def test_a_run_does_not_fail_by_a_share_of_the_nodes_before_the_change(action, allowed, fails):
+    cluster = make_cluster(*(f"n{i}" for i in range(10)), gated=True)
+    cluster.pods[:2] = [failing("n0"), failing("n1")]
+    spec(cluster, failure_policy=FailurePolicy(action, allowed))
+    cluster.nodes |= {f"n{i}": make_node(f"n{i}") for i in range(10, 30)}
+    cluster.observed, cluster.desired = False, 10
+    run(cluster)
+    assert ("Failed" in conditions(cluster)) is fails
+    cluster.observed, cluster.desired = True, None
+    run(cluster)
+    assert ("Failed" in conditions(cluster)) is fails
