@@ -56,8 +56,8 @@ def pods_with_removable_gate(
 
     Those are the pods of all nodes that have neither completed nor failed. A node that joins a run
     after its completion is treated like the others. With a rollout, see `RolloutState.open_pods`.
-    None is the pod of a node that a change of `spec.nodes` has taken out. The DaemonSet controller
-    deletes it, but only once it has seen that change.
+    None is the pod of a node that is taken out, by a change of `spec.nodes` or of its labels. The
+    DaemonSet controller deletes it, but only once it has seen that change.
     """
     found = rollout.open_pods
     if snapshot.job.spec.rollout is None:

@@ -61,13 +61,13 @@ def find_members(
     step = present_step(rollout, number)
     earlier = _completed_earlier(snapshot, counts)
     nodes = [node for node in ordered_nodes(snapshot, counts) if node.name not in earlier]
-    unchosen = find_unchosen(snapshot, counts, [node.name for node in nodes])
     waiting = tuple(
         Place(node.name, zone_of(node))
         for node in nodes
-        if node.name not in unchosen
-        and _waits_for_turn(snapshot, counts.nodes.get(node.name), places)
+        if _waits_for_turn(snapshot, counts.nodes.get(node.name), places)
     )
+    unchosen = find_unchosen(snapshot, counts, [place.name for place in waiting])
+    waiting = tuple(place for place in waiting if place.name not in unchosen)
     records = merge_records(snapshot)
     had_turn = frozenset(
         name

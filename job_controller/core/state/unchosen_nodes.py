@@ -1,7 +1,8 @@
-"""Nodes that a change of `spec.nodes` has taken out, and whose pods are still there.
+"""Nodes that `spec.nodes` or their labels have taken out, and whose pods are still there.
 
 The DaemonSet controller deletes these pods once it has seen the change. Until then a pod that waits
-at its gate is like any other, and its task must not start.
+at its gate is like any other, and its task must not start. The scheduler does not keep it off: in
+the affinity of a pod, that controller puts the name of its node in the place of all terms.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from job_controller.core.state.snapshot import Snapshot
 def find_unchosen(snapshot: Snapshot, counts: NodeCounts, names: Collection[str]) -> frozenset[str]:
     """Return those of the nodes that the Job does not choose any more.
 
-    None is, once the DaemonSet controller has acted on the newest selection. Of a selection with
-    too many terms it is not known whether it chooses a node.
+    Of a selection with too many terms it is not known whether it chooses a node.
     """
-    is_placed = counts.desired_is_current and not counts.nodes_spec_is_refused
-    if is_placed or not names:
+    if not names:
         return frozenset()
-    job = snapshot.job
-    if has_too_many_terms(job):
-        return frozenset(names)
-    template = build_pod_template(job, gated=True, settings=snapshot.settings)
-    affinity = NodeAffinity(pod_spec_of({"template": template}))
+    job, affinity = snapshot.job, snapshot.affinity
+    if not counts.desired_is_current or counts.nodes_spec_is_refused:
+        # The DaemonSet need not have the newest selection.
+        if has_too_many_terms(job):
+            return frozenset(names)
+        template = build_pod_template(job, gated=True, settings=snapshot.settings)
+        affinity = NodeAffinity(pod_spec_of({"template": template}))
     return frozenset(
         name
         for name in names

@@ -1,4 +1,4 @@
-"""A change of `spec.nodes` before the DaemonSet controller has acted on it."""
+"""A change of `spec.nodes`, or of labels, before the DaemonSet controller has acted on it."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Step
-from job_controller.core.plan import RemoveSchedulingGates
+from job_controller.core.plan import Plan, RemoveSchedulingGates
 from tests.unit.builders import SampleCluster, gated_pod, make_cluster, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
 from tests.unit.core.runs import acts, conditions, failing, run, spec
@@ -23,7 +23,7 @@ def exclude(cluster: SampleCluster, name: str) -> None:
     cluster.job = replace(cluster.job, raw_spec=raw, generation=2)
 
 
-def opened(plan) -> list[str]:
+def opened(plan: Plan) -> list[str]:
     return [pod.node_name for each in acts(plan, RemoveSchedulingGates) for pod in each.pods]
 
 
@@ -45,6 +45,22 @@ def test_no_task_starts_there_while_the_change_is_refused():
     former = cluster.daemon_set()
     exclude(cluster, "b")
     assert opened(run(cluster, daemon_set=former)) == ["a"]
+
+
+@pytest.mark.parametrize("rollout", [None, steps()])
+def test_no_task_starts_on_a_node_whose_labels_take_it_out(rollout):
+    world = RolloutWorld("a", "b", rollout=rollout)
+    selector = {"matchLabels": {"pool": "x"}}
+    spec(world.cluster, nodes=NodeSelection(selector=selector))
+    raw = {**world.cluster.job.raw_spec, "nodes": {"selector": selector}}
+    world.cluster.job = replace(world.cluster.job, raw_spec=raw)
+    world.label("a", pool="x")
+    world.label("b", pool="y")
+    world.step(5)
+    assert world.started == ["a"]
+    world.label("b", pool="x")
+    world.step(5)
+    assert world.started == ["a", "b"]
 
 
 def test_a_rollout_gives_no_turn_to_a_node_that_the_change_takes_out():
