@@ -44,16 +44,22 @@ class Predecessor:
 
 
 def newest_run(name: str, job: Job | None, reports: tuple[JobReport, ...]) -> Predecessor:
-    """Return the newest run of a name: that of the Job, or of the newest report."""
+    """Return the newest run of a name: that of the Job, or of the newest report.
+
+    A Job whose spec was changed after its success may have further nodes to serve. Until its status
+    is about that change, it goes on.
+    """
     if job is not None:
         is_undone = job.status.rollback is not None or is_rollback_requested(job)
         if job.is_true(ConditionType.COMPLETE):
-            return Predecessor(name, Phase.SUCCEEDED, is_undone=is_undone)
+            is_of_newest_spec = job.status.observed_generation == job.generation
+            phase = Phase.SUCCEEDED if is_of_newest_spec else Phase.RUNNING
+            return Predecessor(name, phase, is_undone=is_undone)
         if job.is_true(ConditionType.FAILED):
             return Predecessor(name, Phase.FAILED, is_undone=is_undone, is_aborted=job.is_aborted)
         has_started = job.status.start_time is not None
-        phase = job.status.phase if has_started else Phase.PENDING
-        return Predecessor(name, phase or Phase.PENDING, () if has_started else job.spec.after)
+        shown = job.status.phase if has_started else Phase.PENDING
+        return Predecessor(name, shown or Phase.PENDING, () if has_started else job.spec.after)
     first_shards = [report for report in reports if report.shard == 0]
     newest = max(first_shards, key=_creation, default=None)
     if newest is None:

@@ -62,6 +62,15 @@ def test_a_job_that_exists_is_the_newest_run_whatever_reports_say(job, phase):
     assert newest_run("sample", job, reports).phase == phase
 
 
+def test_a_job_whose_change_is_not_in_its_status_has_not_succeeded():
+    """Its nodes and the next Job may be changed together, as in one commit."""
+    job = replace(job_with(ConditionType.COMPLETE), generation=2)
+    words = "the run starts after Job first has succeeded, which is running"
+    assert message(newest_run("first", job, ())) == words
+    job = replace(job, status=replace(job.status, observed_generation=2))
+    assert message(newest_run("first", job, ())) == ""
+
+
 @pytest.mark.parametrize("type_", [ConditionType.COMPLETE, ConditionType.FAILED])
 def test_a_run_that_is_rolled_back_has_not_succeeded(type_):
     """What the next run builds on is undone, or about to be; and no retry revives it."""
