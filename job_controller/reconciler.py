@@ -69,7 +69,7 @@ from job_controller.fresh_nodes import (
 from job_controller.history import History
 from job_controller.memories import Memories
 from job_controller.notify.notifier import Notifier
-from job_controller.snapshots import cached_snapshot
+from job_controller.snapshots import cached_snapshot, find_predecessors
 
 # A cache that is behind our own write catches up within milliseconds, unless its watch is broken.
 _STALE_RETRY_SECONDS = 0.1
@@ -181,7 +181,9 @@ class Reconciler:
                 )
             else:
                 if any(isinstance(action, DryRunDaemonSet) for action in plan.actions):
-                    snapshot = replace(snapshot, is_dry_run_done=True)
+                    # That may take long, and nothing looks at the other runs after the start.
+                    others = find_predecessors(self._caches, job)
+                    snapshot = replace(snapshot, predecessors=others, is_dry_run_done=True)
                     plan = decide(snapshot, self._dependencies.clock.now())
                     continue
                 self._memories.refusal_backoff.clear_resolved(key, snapshot)

@@ -43,6 +43,22 @@ async def test_a_run_starts_when_the_other_job_has_succeeded(server, cluster):
         await until(lambda: has_started(cluster), 10)
 
 
+async def test_the_other_job_is_looked_at_once_more_after_a_slow_dry_run(server, cluster):
+    """A webhook takes long, and the Job is created again meanwhile."""
+    async with running(server):
+        cluster.apply(ttlSecondsAfterFinished=600)
+        await until(cluster.is_settled)
+        cluster.complete("a")
+        await until(lambda: cluster.condition("Complete").get("status") == "True")
+        server.delay_next("PATCH", "/daemonsets/", 9.0)
+        cluster.apply("second", after=["sample"])
+        await asyncio.sleep(4)
+        server.remove(JOBS, "sample")
+        cluster.apply()
+        await until(lambda: waits(cluster))
+        assert not has_started(cluster)
+
+
 async def test_the_report_of_a_deleted_job_has_its_success(server, cluster):
     async with running(server):
         cluster.apply()
