@@ -109,6 +109,17 @@ def test_a_step_does_not_end_by_the_number_of_nodes_before_the_change():
     assert world.started == ["a", "b", "c", "d"]
 
 
+def test_nor_does_its_soak_begin():
+    """After the soak, the script of a check would run before the step has all of its nodes."""
+    world = RolloutWorld("a", rollout=steps(Step(nodes="50%", soak_seconds=60)))
+    world.step(4)
+    world.cluster.nodes |= {name: make_node(name) for name in REST}
+    world.cluster.observed, world.cluster.desired = False, 1
+    world.complete("a")
+    world.step(3)
+    assert world.cluster.job.status.rollout.soak_started_at is None
+
+
 @pytest.mark.parametrize("action", [FailureAction.FAIL_FAST, FailureAction.ROLLBACK])
 @pytest.mark.parametrize(("allowed", "fails"), [("10%", False), (1, True)])
 def test_a_run_does_not_fail_by_a_share_of_the_nodes_before_the_change(action, allowed, fails):
