@@ -158,12 +158,11 @@ def _advance_step(
         words = f"{_name(progress)} waits until no task runs on {still}" if still else ""
         unfinished = replace(_with_unfinished_step(progress), waits_for="")
         return Advance(unfinished, message=words, holds_end=holds_end)
-    if progress.soak_started_at is None and not counts.desired_is_current:
-        # The share of a step is of a number of nodes that is about to change.
-        return replace(_stay(progress), holds_end=holds_end)
     found = _finish_step(snapshot, counts, _Finish(step, progress, members), now)
     is_over = found.progress is None or found.progress.step != progress.step
-    if is_over and not (members.is_done and counts.desired_is_current):
+    # The share of a step may be of a number of nodes that is about to change.
+    is_early = not counts.desired_is_current and (is_over or progress.soak_started_at is None)
+    if is_early or (is_over and not members.is_done):
         return replace(_stay(progress), holds_end=holds_end)
     return replace(found, holds_end=holds_end and not is_over)
 
