@@ -371,7 +371,9 @@ async def test_a_node_registered_again_that_the_cache_lacks_runs_once(server, cl
         await finish(cluster, "NotScheduled")
 
 
-async def test_a_label_that_arrives_last_still_ends_the_run(server, cluster):
+async def test_a_node_whose_label_arrives_late_starts_late_and_the_run_waits_for_it(
+    server, cluster
+):
     async with running(server):
         await until(lambda: len(server.open_watches(NODES)) == 1)
         cluster.apply(nodes={"selector": {"matchLabels": {"zone": "a"}}})
@@ -382,12 +384,15 @@ async def test_a_label_that_arrives_last_still_ends_the_run(server, cluster):
         await asyncio.sleep(5)
         server.silence_watches(NODES)
         server.patch(NODES, "c", {"metadata": {"labels": {"zone": "a"}}}, "")
-        await until(lambda: len(server.list(PODS)) == 3 and not gated(cluster.pod("c")))
-        for node in ("a", "b", "c"):
+        await until(lambda: len(server.list(PODS)) == 3)
+        for node in ("a", "b"):
             cluster.complete(node)
         await asyncio.sleep(10)
         # As far as the controller knows, the pod of c is about to be deleted.
+        assert gated(cluster.pod("c"))
         assert cluster.condition("Complete") == {}
+        await until(lambda: not gated(cluster.pod("c")))
+        cluster.complete("c")
         await until(lambda: cluster.condition("Complete").get("status") == "True")
 
 

@@ -660,14 +660,19 @@ def test_a_job_that_cannot_be_created_is_said_and_created_later(write, reason, w
 # --- the Job of the rollback -------------------------------------------------------------
 
 
-def rollback_spec(**changes):
-    world = failed_world(**changes)
+def rollback_spec(labels=None, **changes):
+    """Return the spec of the rollback's Job; all nodes have the labels."""
+    world = RollbackWorld(*ABC, **changes)
+    for name in ABC:
+        world.label(name, **labels or {})
+    world.run_until_failure("b")
     world.step(5)
     return world.created[0]["spec"]
 
 
 def test_what_undoes_the_work_runs_as_the_work_did():
     spec = rollback_spec(
+        labels={"x": "y"},
         mountPath="/etc",
         completion={"token": "ok", "match": "Contains", "release": True},
         template={
