@@ -13,7 +13,7 @@ from daemonset_job.api.states import NodeState
 from daemonset_job.runtime.clock import Clock
 from job_controller.core.owned_jobs.outcome import find_failed
 from job_controller.core.owned_jobs.rollback_targets import find_not_ready
-from job_controller.core.state.absence import find_tainted
+from job_controller.core.state.absence import find_kept_off
 from job_controller.core.state.first_seen import (
     ObservedObjects,
     Sightings,
@@ -69,7 +69,7 @@ def observe(snapshot: Snapshot) -> ObservedObjects:
         failed=frozenset(
             name for name, record in records.items() if record.state == NodeState.FAILED
         ),
-        tainted=find_tainted(snapshot, pods),
+        tainted=find_kept_off(snapshot, pods),
         not_ready=find_not_ready(snapshot),
         retry=snapshot.job.retry_request,
         without_node=pods_without_node(snapshot),

@@ -20,6 +20,7 @@ from tests.simulation.server import JOBS
 from tests.simulation.start_mutants import never_fails_unstarted_tasks
 
 SPEC = {"image": "example/task:1"}
+TOLERANT = {"spec": {"tolerations": [{"operator": "Exists"}]}}
 WAITS = {**SPEC, "failurePolicy": {"action": "Continue"}}
 FORCED = Disturbance(130.0, "force_delete", what="n2")
 
@@ -500,7 +501,7 @@ def test_a_rollback_ends_if_its_only_node_is_away(pods):
 
 
 def test_a_rollback_ends_while_a_deleted_pod_cannot_end():
-    """The machine went down before that pod had started: its Job waits for it with no limit."""
+    """The machine went down before that pod had started."""
     assert not simulate(generate_schedule(7_799_825)).violations
 
 
@@ -571,3 +572,41 @@ def test_a_check_whose_job_cannot_start_is_inconclusive_in_time():
 def test_a_node_that_gets_the_label_of_a_step_that_waits_for_its_approval_has_its_turn():
     """The controller did not look at the Job when only a label of a node had changed."""
     assert not simulate(generate_schedule(16_000_001_309)).violations
+
+
+@pytest.mark.parametrize("task", [Task("mount", 60.0), Task("never")], ids=lambda each: each.kind)
+@pytest.mark.parametrize("template", [{}, TOLERANT], ids=["default", "tolerant"])
+@pytest.mark.parametrize(
+    ("policy", "reasons"),
+    [
+        ({"maxUnreachableNodes": "100%"}, ["CompletedWithinFailureLimit"]),
+        ({"maxUnreachableNodes": 1, "unreachableSeconds": 30}, ["CompletedWithinFailureLimit"]),
+        ({}, ["MaxFailedNodesExceeded"]),
+        ({"action": "Continue"}, []),
+        ({"action": "Continue", "rollout": 1}, ["MaxFailedNodesExceeded"]),
+        ({"maxUnreachableNodes": 1, "rollout": 1}, ["CompletedWithinFailureLimit"]),
+    ],
+    ids=["idle", "in time", "fails", "waits", "blocks others", "rollout"],
+)
+def test_a_run_ends_although_a_deleted_pod_cannot_end(task, template, policy, reasons):
+    """The machine is down for good. The same node without the deletion is unreachable."""
+    spec = {**SPEC, "template": template, "failurePolicy": policy}
+    if "rollout" in policy:
+        policy = {key: value for key, value in policy.items() if key != "rollout"}
+        spec = {**spec, "failurePolicy": policy, "rollout": {"maxParallel": 1}}
+    nodes = NodePlan("n0", (task,)), NodePlan("n1"), NodePlan("n2")
+    down = Disturbance(5.0, "down", what="n0")
+    left = []
+    for happens in ((down,), (down, Disturbance(8.0, "delete_pod", what="n0"))):
+        found = simulate(
+            schedule(nodes, spec, *happens), look=lambda world: left.append(world.server.all(JOBS))
+        )
+        assert not found.violations
+    ends = []
+    for (raw,) in left:
+        conditions = raw["status"]["conditions"]
+        ended = [each["reason"] for each in conditions if each["type"] in {"Complete", "Failed"}]
+        ends.append((ended, raw["status"]["nodes"]))
+    assert ends[0] == ends[1]
+    assert ends[1][0] == reasons
+    assert ends[1][1]["unreachableNames"] == "n0"

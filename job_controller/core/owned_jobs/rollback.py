@@ -210,8 +210,8 @@ def _has_lost_its_nodes(owned: Job, targets: Targets, found: RollbackJobs) -> bo
     """Return whether a Job of the rollback runs nowhere, because its nodes are out of reach.
 
     It has no end, and keeps no other node from being rolled back. One that is back later is rolled
-    back by it. On a machine that is down, a deleted pod cannot end. If it has not started the task,
-    its Job waits for it, and does not set the node aside.
+    back by it. On a machine that is down, a deleted pod cannot end. Its Job may set the node aside
+    later than the rollback leaves it out.
     """
     nodes, included = owned.status.nodes, frozenset(owned.spec.nodes.include)
     if nodes is None or nodes.desired == 0:

@@ -5,6 +5,9 @@ A node that is not Ready has a taint that pods of a DaemonSet do not tolerate
 controller does not delete an existing pod for it. After a graceful shutdown or a forced deletion it
 no longer counts the node and creates no pod. The condition passes, and the node's work is not done.
 So a node that has begun stays desired.
+
+On a machine that is down a deleted pod cannot end, and no other one is created. Its node stays
+desired meanwhile, whether or not it has begun, and whatever its taints.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from daemonset_job.api.taints import Taint
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_context import RunContext
-from job_controller.core.state.node_unreachable import unreachable_reason, with_absence
+from job_controller.core.state.node_pods import terminating_nodes
+from job_controller.core.state.node_unreachable import is_away, unreachable_reason, with_absence
 from job_controller.core.state.snapshot import (
     Snapshot,
     find_tried,
@@ -34,13 +38,15 @@ from job_controller.core.state.snapshot import (
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The nodes that have begun and have no current pod.
+    """The desired nodes that have no current pod.
 
-    `tainted`: those with a taint for a condition that keeps pods off. The DaemonSet controller does
-    not count them. `uncounted`: those without such a taint; it is about to count them.
+    `kept_off`: those that get none for a condition of theirs, with its taint. They have begun, or
+    are not Ready, and have a pod that is being deleted; these may have no taint. `uncounted`: those
+    that have begun and that nothing keeps a pod off; the DaemonSet controller is about to count
+    them.
     """
 
-    tainted: Mapping[str, Taint] = field(default_factory=dict)
+    kept_off: Mapping[str, Taint | None] = field(default_factory=dict)
     uncounted: frozenset[str] = frozenset()
 
 
@@ -50,46 +56,52 @@ def find_absence(
     ledger: Mapping[str, Evidence],
     records: Mapping[str, NodeRecord],
 ) -> Absence:
-    """Return the nodes that have begun and are not in `pods_by_node`.
+    """Return the desired nodes that are not in `pods_by_node`.
 
-    A node counts with the UID it had when it began, and while the DaemonSet selects it. A taint
-    that an administrator set takes it out of the count. A node that is due again has begun, also
-    if nothing of its next try has.
+    A node that has begun counts with the UID it had when it began, and while the DaemonSet selects
+    it. A taint that an administrator set takes it out of the count. A node that is due again has
+    begun, also if nothing of its next try has.
     """
-    daemon_set = snapshot.owned_daemon_set
-    if daemon_set is None:
+    if snapshot.owned_daemon_set is None:
         return Absence()
-    terminating = {
-        pod.node_name for pod in snapshot.pods if pod.is_terminating and not pod.is_terminal
-    }
-    affinity = snapshot.affinity
-    tainted: dict[str, Taint] = {}
+    terminating = terminating_nodes(snapshot, pods_by_node)
+    stuck = frozenset(name for name in terminating if is_away(snapshot.nodes[name]))
+    kept_off: dict[str, Taint | None] = {}
     uncounted: set[str] = set()
-    tried = find_tried(snapshot)
-    for name in sorted((records.keys() | ledger.keys() | tried.keys()) - pods_by_node.keys()):
-        node = snapshot.nodes.get(name)
-        if node is None:
-            continue
-        record = records.get(name)
-        is_due_again = record is not None and record.uid == node.uid and record.earlier_pods
-        has_tried = is_due_again or tried.get(name) == node.uid
-        if not has_tried and not node_has_begun(node, ledger.get(name), record):
-            continue
-        if not affinity.matches(name, node.labels):
+    for name in sorted(_find_begun(snapshot, ledger, records) - pods_by_node.keys() | stuck):
+        node = snapshot.nodes[name]
+        if not snapshot.affinity.matches(name, node.labels):
             continue
         taints = snapshot.tolerations.untolerated(node.taints)
-        if not taints:
+        if name in stuck:
+            kept_off[name] = next(iter(taints), None)
+        elif not taints:
             uncounted |= {name} - terminating
         elif all(taint.is_condition for taint in taints):
-            tainted[name] = taints[0]
-    return Absence(tainted, frozenset(uncounted))
+            kept_off[name] = taints[0]
+    return Absence(kept_off, frozenset(uncounted))
 
 
-def find_tainted(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dict[str, Taint]:
-    """Return the nodes whose condition keeps their next or waiting pod off, with the taint."""
+def _find_begun(
+    snapshot: Snapshot, ledger: Mapping[str, Evidence], records: Mapping[str, NodeRecord]
+) -> set[str]:
+    """Return the present nodes that have begun, in this try or in an earlier one."""
+    tried = find_tried(snapshot)
+    found: set[str] = set()
+    for name in (records.keys() | ledger.keys() | tried.keys()) & snapshot.nodes.keys():
+        node, record = snapshot.nodes[name], records.get(name)
+        is_due_again = record is not None and record.uid == node.uid and record.earlier_pods
+        has_tried = is_due_again or tried.get(name) == node.uid
+        if has_tried or node_has_begun(node, ledger.get(name), record):
+            found.add(name)
+    return found
+
+
+def find_kept_off(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> frozenset[str]:
+    """Return the nodes whose condition keeps their next or waiting pod off."""
     ledger, records = merge_evidence(snapshot), merge_records(snapshot)
     absence = find_absence(snapshot, pods_by_node, ledger, records)
-    return {**absence.tainted, **tainted_with_pod(snapshot, pods_by_node)}
+    return frozenset(absence.kept_off.keys() | tainted_with_pod(snapshot, pods_by_node).keys())
 
 
 def tainted_with_pod(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> dict[str, Taint]:
@@ -128,11 +140,11 @@ def has_begun(record: NodeRecord | None) -> bool:
 def assess_absent(
     context: RunContext,
     node: Node,
-    taint: Taint,
+    taint: Taint | None,
     evidence: Evidence | None,
     record: NodeRecord | None,
 ) -> tuple[NodeRecord, datetime | None]:
-    """Return the record of a tainted node without a pod, and when time alone changes it."""
+    """Return the record of a node that a condition keeps a pod off, and when time changes it."""
     known = record if record is not None and record.uid == node.uid else None
     if _is_completed(evidence, node):
         return complete_record(known or NodeRecord(node.uid, NodeState.WAITING), evidence), None
@@ -150,7 +162,7 @@ def assess_absent(
             uid=known.uid,
             state=NodeState.WAITING,
             # At least one, to record that the node has begun: `Waiting` alone does not say so.
-            attempts=max(known.attempts, 1),
+            attempts=max(known.attempts, int(known.state != NodeState.WAITING)),
             started_at=known.started_at,
             pod_uid=known.pod_uid,
             retry=context.retry,

@@ -122,8 +122,8 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     )
     surplus_pods = (*found.surplus_pods, *of_deleted_nodes)
     absence = find_absence(snapshot, facts.pods_by_node, ledger, records)
-    absent, absent_wakes = _assess_absent_nodes(facts, absence)
     ending = _record_starts_of_ending_pods(facts)
+    absent, absent_wakes = _assess_absent_nodes(facts, absence, ending)
     with_pod = {pod.node_name for pod in snapshot.pods if not pod.is_terminal}
     skipped = find_skipped(snapshot, ledger, with_pod | found.nodes.keys() | absent.keys())
     placement = _find_placement(facts, absence)
@@ -247,15 +247,17 @@ def _assess_nodes_with_pod(facts: _Facts) -> _NodesWithPod:
 
 
 def _assess_absent_nodes(
-    facts: _Facts, absence: Absence
+    facts: _Facts, absence: Absence, ending: Mapping[str, NodeRecord]
 ) -> tuple[dict[str, NodeRecord], list[datetime]]:
-    """Return the record of each tainted node without a pod, and when time alone changes them."""
+    """Return the records of nodes that a condition keeps pods off, and when time changes them."""
     absent: dict[str, NodeRecord] = {}
     wakes: list[datetime] = []
-    for name, taint in absence.tainted.items():
+    for name, taint in absence.kept_off.items():
         node = facts.snapshot.nodes[name]
         record = facts.records.get(name)
-        found, wake_at = assess_absent(facts.context, node, taint, facts.ledger.get(name), record)
+        found, wake_at = assess_absent(
+            facts.context, node, taint, facts.ledger.get(name), ending.get(name, record)
+        )
         absent[name] = stamp(
             facts.snapshot.job, name, found, record, chosen_by=facts.chosen.get(name, "")
         )
@@ -310,10 +312,10 @@ def _find_placement(facts: _Facts, absence: Absence) -> _Placement:
     if has_ended or snapshot.job.spec.completion.release:
         no_successor = terminating & find_completed(snapshot, facts.ledger)
     if has_ended:
-        no_successor |= terminating & absence.tainted.keys()
+        no_successor |= terminating & absence.kept_off.keys()
     no_successor |= frozenset(
         name
-        for name in terminating & absence.tainted.keys()
+        for name in terminating & absence.kept_off.keys()
         if is_set_aside(snapshot, facts.records.get(name), name)
     )
     present = pods_by_node.keys() | (terminating & matching)

@@ -155,10 +155,10 @@ def add_absent(
     if daemon_set is None:
         return counted
     without_pod = 0
-    if absence.tainted or absence.uncounted:
+    if absence.kept_off or absence.uncounted:
         scheduled = max(daemon_set.scheduled, len(present))
         without_pod = max(daemon_set.desired - scheduled, len(absence.uncounted))
-    return max(counted, len(present | absence.tainted.keys()) + without_pod)
+    return max(counted, len(present | absence.kept_off.keys()) + without_pod)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from random import Random
 from job_controller.core.decide import decide
 from job_controller.core.owned_jobs.rollback_targets import find_not_ready
 from job_controller.core.plan import RefusedWrite, WriteReportStatus, WriteStatus
-from job_controller.core.state.absence import find_tainted
+from job_controller.core.state.absence import find_kept_off
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
 from job_controller.core.state.node_pods import current_pods
 from job_controller.core.state.snapshot import Snapshot, merge_records
@@ -78,7 +78,7 @@ def _seen(snapshot: Snapshot, since: datetime) -> Snapshot:
         pods,
         snapshot.nodes,
         failed=failed,
-        tainted=find_tainted(snapshot, pods),
+        tainted=find_kept_off(snapshot, pods),
         not_ready=find_not_ready(snapshot),
         retry=snapshot.job.retry_request,
     )

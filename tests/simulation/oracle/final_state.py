@@ -56,7 +56,8 @@ INVARIANTS = (
     ),
     Invariant(
         "ending pod",
-        "If a pod cannot end because its machine is down, the Job says NodesUnreachable.",
+        "If a pod cannot end because its machine is down, the Job says NodesUnreachable, and the "
+        "node is unreachable, unless it has completed or failed.",
         mutant="reports_no_unreachable_node",
         seed=544,
     ),
@@ -263,6 +264,10 @@ class _Rest:
                 if (self.status.get("nodes") or {}).get("completed", 0) > done:
                     words += ", and completed nodes are counted that are not desired"
                 self.violate("ending pod", words)
+            states = {node: (self.records.get(node) or {}).get("state") for node in ending}
+            known = {"Unreachable", "Completed", "Failed"}
+            if not has_ended and (missed := {n: s for n, s in states.items() if s not in known}):
+                self.violate("ending pod", f"down, and not called unreachable: {missed}")
             return True
         if kept_out := sorted(node for node in self.desired if self.is_kept_out(node)):
             self.violate("stuck", f"no shard has room for {kept_out}")

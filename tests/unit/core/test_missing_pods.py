@@ -5,16 +5,19 @@ from datetime import timedelta
 
 import pytest
 
+from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.states import ConditionType
 from daemonset_job.api.taints import Taint
 from job_controller.core.decide import decide
 from job_controller.core.state.placement_wait import find_waiting
 from tests.unit.builders import NOW, done, make_cluster, make_node, make_pod
-from tests.unit.core.runs import lost, reason_of, run
+from tests.unit.core.runs import lost, reason_of, run, spec
 
 
 def test_past_refusal_does_not_hide_why_pods_are_missing():
     cluster = make_cluster("a", "b", gated=True, failed_create_message="exceeded quota: pods=0")
+    spec(cluster, failure_policy=FailurePolicy(FailureAction.CONTINUE))
     cluster.nodes["b"] = lost("b")
     cluster.pods = [make_pod("a"), replace(make_pod("b"), is_terminating=True)]
     assert reason_of(run(cluster)) == "NodesUnreachable"
