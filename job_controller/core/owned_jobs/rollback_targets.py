@@ -17,7 +17,7 @@ from daemonset_job.api.times import add_seconds
 from job_controller.core.state.exclusive import is_at_work
 from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.node_unreachable import is_away
+from job_controller.core.state.node_unreachable import is_away, unreachable_reason
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 _STARTED = frozenset({NodeState.ACTIVE, NodeState.COMPLETED})
@@ -202,12 +202,21 @@ def _pods_at_work(
 
 
 def _is_away(snapshot: Snapshot, record: NodeRecord | None, name: str, now: datetime) -> bool:
-    """Return whether a node cannot be reached, so that the rollback does not wait for it."""
+    """Return whether a node cannot be reached, so that the rollback does not wait for it.
+
+    Its record says so at once, if it is about the present absence. Without the DaemonSet no record
+    is written when the node is back.
+    """
     time = _away_for(snapshot, name, now)
-    if time is None:
+    return time is not None and (time >= timedelta() or _is_recorded_away(snapshot, record, name))
+
+
+def _is_recorded_away(snapshot: Snapshot, record: NodeRecord | None, name: str) -> bool:
+    """Return whether the record says that the node is away since it has last been Ready."""
+    if record is None or record.state != NodeState.UNREACHABLE:
         return False
-    is_recorded = record is not None and record.state == NodeState.UNREACHABLE
-    return is_recorded or time >= timedelta()
+    node = snapshot.nodes[name]
+    return record.uid == node.uid and unreachable_reason(node, None)[1] in record.message
 
 
 def _away_for(snapshot: Snapshot, name: str, now: datetime) -> timedelta | None:

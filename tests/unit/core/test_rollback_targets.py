@@ -164,7 +164,7 @@ def rollback_beside_pods_that_cannot_end(**changes) -> RollbackWorld:
 
 @pytest.mark.parametrize(("changes", "seconds"), [({}, 60), ({"unreachableSeconds": 300}, 300)])
 def test_a_rollback_ends_while_a_deleted_pod_cannot_end(changes, seconds):
-    """Simulation (seed 7799825): its Job waits for the next pod, and does not set the node aside.
+    """Simulation (seed 7799825): its Job may set the node aside later.
 
     The rollback gives the node as much time as if that pod had not been deleted.
     """
@@ -207,3 +207,46 @@ def test_a_node_that_is_back_has_its_job_at_work_again():
     world.seen = timedelta(hours=1)
     world.step(3)
     assert world.rolled_back == ("False", "RollingBack")
+
+
+def rollback_after_a_node_was_away() -> RollbackWorld:
+    """Return a run that failed because b was away; with the DaemonSet all pods are deleted.
+
+    The rollback waits for a, whose task is being ended.
+    """
+    policy = {"action": "Rollback", "pods": "Delete"}
+    world = RollbackWorld("a", "b", failurePolicy=policy, rollout={"maxParallel": 2})
+    world.step(3)
+    assert world.started == ["a", "b"]
+    world.lose("b")
+    world.seen = LIMIT
+    world.step()
+    assert (world.phase, world.created) == ("Failed", [])
+    world.cluster.has_daemon_set = False
+    world.take_pod("b")
+    world.put(replace(make_pod("a"), is_terminating=True))
+    world.step(2)
+    assert world.report["nodeStates"]["b"]["state"] == "Unreachable"
+    return world
+
+
+def test_a_node_that_was_away_before_and_is_not_ready_for_a_moment_is_rolled_back():
+    """What the report says of it is about an earlier time."""
+    world = rollback_after_a_node_was_away()
+    world.cluster.nodes["b"] = make_node("b")
+    world.step(2)
+    moment = world.now + timedelta(minutes=5)
+    world.cluster.nodes["b"] = make_node("b", ready=False, ready_changed_at=moment)
+    world.seen = timedelta(seconds=1)
+    world.take_pod("a")
+    world.step(3)
+    assert world.included() == ["a", "b"]
+
+
+def test_a_node_that_is_still_away_is_left_out_at_once():
+    """As after a restart of the controller, which has not seen for how long."""
+    world = rollback_after_a_node_was_away()
+    world.seen = timedelta(seconds=1)
+    world.take_pod("a")
+    world.step(3)
+    assert world.included() == ["a"]
