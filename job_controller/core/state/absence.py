@@ -7,7 +7,7 @@ no longer counts the node and creates no pod. The condition passes, and the node
 So a node that has begun stays desired.
 
 On a machine that is down a deleted pod cannot end, and no other one is created. Its node stays
-desired meanwhile, whether or not it has begun, and whatever its taints.
+desired meanwhile, whether or not it has begun.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def find_absence(
 ) -> Absence:
     """Return the desired nodes that are not in `pods_by_node`.
 
-    A node that has begun counts with the UID it had when it began, and while the DaemonSet selects
-    it. A taint that an administrator set takes it out of the count. A node that is due again has
-    begun, also if nothing of its next try has.
+    A node that has begun counts with the UID it had when it began. A node that is due again has
+    begun, also if nothing of its next try has. Each counts while the DaemonSet selects it. A taint
+    that an administrator set takes it out of the count.
     """
     if snapshot.owned_daemon_set is None:
         return Absence()
@@ -73,12 +73,12 @@ def find_absence(
         if not snapshot.affinity.matches(name, node.labels):
             continue
         taints = snapshot.tolerations.untolerated(node.taints)
-        if name in stuck:
+        if not all(taint.is_condition for taint in taints):
+            continue
+        if taints or name in stuck:
             kept_off[name] = next(iter(taints), None)
-        elif not taints:
+        else:
             uncounted |= {name} - terminating
-        elif all(taint.is_condition for taint in taints):
-            kept_off[name] = taints[0]
     return Absence(kept_off, frozenset(uncounted))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from daemonset_job.api.names import ANNOTATION_ROLLBACK
+from tests.fakekube.node_lifecycle import taints_of
 from tests.simulation import intent
 from tests.simulation.oracle import due_again, sufficiency
 from tests.simulation.oracle.ending_pods import ending_nodes, has_held_pull
@@ -77,6 +78,8 @@ INVARIANTS = (
 # Who is refused for good tries again within that time, or has given up.
 REFUSED_LATELY_SECONDS = 100.0
 CLOSED = {"Succeeded", "Failed", "Cancelled"}
+# Of taints that Kubernetes sets for a condition of a node.
+CONDITIONS = "node.kubernetes.io/"
 
 
 def judge_final_state(world: World) -> None:
@@ -264,14 +267,26 @@ class _Rest:
                 if (self.status.get("nodes") or {}).get("completed", 0) > done:
                     words += ", and completed nodes are counted that are not desired"
                 self.violate("ending pod", words)
-            states = {node: (self.records.get(node) or {}).get("state") for node in ending}
-            known = {"Unreachable", "Completed", "Failed"}
-            if not has_ended and (missed := {n: s for n, s in states.items() if s not in known}):
+            if not has_ended and (missed := self.uncalled(ending)):
                 self.violate("ending pod", f"down, and not called unreachable: {missed}")
             return True
         if kept_out := sorted(node for node in self.desired if self.is_kept_out(node)):
             self.violate("stuck", f"no shard has room for {kept_out}")
         return bool(kept_out)
+
+    def uncalled(self, ending: Iterable[str]) -> dict[str, str]:
+        """Return the state of each of the nodes that is to be unreachable and is not called so.
+
+        A taint that an administrator chose takes a node out of the count.
+        """
+        found = {}
+        for name in ending:
+            node = self.world.server.get(NODES, name, "") or {}
+            state = (self.records.get(name) or {}).get("state", "")
+            is_chosen = any(not taint["key"].startswith(CONDITIONS) for taint in taints_of(node))
+            if not is_chosen and state not in {"Unreachable", "Completed", "Failed"}:
+                found[name] = state
+        return found
 
     def has_former_pod(self, node: str) -> bool:
         """Whether the pod was made for a node of this name that is no more."""
