@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from daemonset_job.api import names
-from daemonset_job.api.choices import CompletionMode
+from daemonset_job.api.choices import CompletionMode, FailureAction
 from daemonset_job.api.container import Container
 from daemonset_job.api.job_spec import Completion, FailurePolicy, parse_spec
 from daemonset_job.api.job_status import parse_job_status
@@ -331,9 +331,9 @@ def test_completed_node_does_not_replace_one_whose_pod_is_terminating():
     cluster.nodes["a"] = replace(cluster.nodes["a"], taints=(Taint("maintenance", "NoSchedule"),))
     cluster.nodes["b"] = lost("b")
     cluster.pods = [replace(make_pod("b"), is_terminating=True), make_pod("c")]
-    plan = run(cluster)
+    plan = run(spec(cluster, failure_policy=FailurePolicy(FailureAction.CONTINUE)))
     nodes = cluster.job.status.to_raw()["nodes"]
-    assert (nodes["desired"], nodes["completed"], nodes["waiting"]) == (3, 1, 1)
+    assert (nodes["desired"], nodes["completed"], nodes["unreachable"]) == (3, 1, 1)
     assert reason_of(plan) == "NodesUnreachable"
 
 
