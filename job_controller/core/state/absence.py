@@ -68,7 +68,7 @@ def find_absence(
     stuck = frozenset(name for name in terminating if is_away(snapshot.nodes[name]))
     kept_off: dict[str, Taint | None] = {}
     uncounted: set[str] = set()
-    for name in sorted(_find_begun(snapshot, ledger, records) - pods_by_node.keys() | stuck):
+    for name in sorted(stuck | _find_begun(snapshot, pods_by_node, ledger, records)):
         node = snapshot.nodes[name]
         if not snapshot.affinity.matches(name, node.labels):
             continue
@@ -83,12 +83,16 @@ def find_absence(
 
 
 def _find_begun(
-    snapshot: Snapshot, ledger: Mapping[str, Evidence], records: Mapping[str, NodeRecord]
+    snapshot: Snapshot,
+    pods_by_node: Mapping[str, Pod],
+    ledger: Mapping[str, Evidence],
+    records: Mapping[str, NodeRecord],
 ) -> set[str]:
-    """Return the present nodes that have begun, in this try or in an earlier one."""
+    """Return the nodes that have begun, in this try or an earlier one, and have no current pod."""
     tried = find_tried(snapshot)
     found: set[str] = set()
-    for name in (records.keys() | ledger.keys() | tried.keys()) & snapshot.nodes.keys():
+    known = (records.keys() | ledger.keys() | tried.keys()) - pods_by_node.keys()
+    for name in known & snapshot.nodes.keys():
         node, record = snapshot.nodes[name], records.get(name)
         is_due_again = record is not None and record.uid == node.uid and record.earlier_pods
         has_tried = is_due_again or tried.get(name) == node.uid
