@@ -13,6 +13,7 @@ desired meanwhile, whether or not it has begun.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeGuard
@@ -26,7 +27,7 @@ from daemonset_job.api.taints import Taint
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_context import RunContext
-from job_controller.core.state.node_pods import terminating_nodes
+from job_controller.core.state.node_pods import is_older_than_node, terminating_nodes
 from job_controller.core.state.node_unreachable import is_away, unreachable_reason, with_absence
 from job_controller.core.state.snapshot import (
     Snapshot,
@@ -65,7 +66,7 @@ def find_absence(
     if snapshot.owned_daemon_set is None:
         return Absence()
     terminating = terminating_nodes(snapshot, pods_by_node)
-    stuck = frozenset(name for name in terminating if is_away(snapshot.nodes[name]))
+    stuck = _find_stuck(snapshot, terminating)
     kept_off: dict[str, Taint | None] = {}
     uncounted: set[str] = set()
     for name in sorted(stuck | _find_begun(snapshot, pods_by_node, ledger, records)):
@@ -80,6 +81,21 @@ def find_absence(
         else:
             uncounted |= {name} - terminating
     return Absence(kept_off, frozenset(uncounted))
+
+
+def _find_stuck(snapshot: Snapshot, terminating: AbstractSet[str]) -> frozenset[str]:
+    """Return those of the nodes that are not Ready, so that their deleted pods cannot end.
+
+    The pod of a former node says nothing of the one that has its name now.
+    """
+    return frozenset(
+        pod.node_name
+        for pod in snapshot.pods
+        if pod.node_name in terminating
+        and not pod.is_terminal
+        and is_away(snapshot.nodes[pod.node_name])
+        and not is_older_than_node(pod, snapshot.nodes[pod.node_name])
+    )
 
 
 def _find_begun(

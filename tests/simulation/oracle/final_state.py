@@ -19,7 +19,7 @@ from tests.simulation.oracle.facts import is_continuous, is_true, owned_by, roll
 from tests.simulation.oracle.failed_tasks import judge_failed_tasks
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.shards import node_states, reports_of, rest_faults
-from tests.simulation.server import JOBS, NODES, REPORTS, Raw
+from tests.simulation.server import JOBS, NODES, PODS, REPORTS, Raw, controller_of
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -277,16 +277,28 @@ class _Rest:
     def uncalled(self, ending: Iterable[str]) -> dict[str, str]:
         """Return the state of each of the nodes that is to be unreachable and is not called so.
 
-        A taint that an administrator chose takes a node out of the count.
+        A taint that an administrator chose takes a node out of the count. The pod of a former node
+        of that name says nothing of it.
         """
         found = {}
         for name in ending:
             node = self.world.server.get(NODES, name, "") or {}
             state = (self.records.get(name) or {}).get("state", "")
             is_chosen = any(not taint["key"].startswith(CONDITIONS) for taint in taints_of(node))
-            if not is_chosen and state not in {"Unreachable", "Completed", "Failed"}:
+            is_out = is_chosen or not self.has_own_pod(node)
+            if not is_out and state not in {"Unreachable", "Completed", "Failed"}:
                 found[name] = state
         return found
+
+    def has_own_pod(self, node: Raw) -> bool:
+        """Whether a pod of the Job on the node seems no older than that, by the API server."""
+        daemon_set, meta = self.world.oracle.daemon_set_of(self.uid), node.get("metadata") or {}
+        return daemon_set is not None and any(
+            pod["metadata"]["creationTimestamp"] >= meta["creationTimestamp"]
+            for pod in self.world.server.all(PODS)
+            if controller_of(pod) == daemon_set["metadata"]["uid"]
+            and pod["spec"].get("nodeName") == meta["name"]
+        )
 
     def has_former_pod(self, node: str) -> bool:
         """Whether the pod was made for a node of this name that is no more."""

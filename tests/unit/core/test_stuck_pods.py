@@ -164,3 +164,13 @@ def test_a_standing_job_is_not_complete_while_it_is_away():
     run(cluster)
     assert totals(cluster).unreachable == 1
     assert "Complete" not in conditions(cluster)
+
+
+@pytest.mark.parametrize("container", [None, Container("running")], ids=["waiting", "started"])
+def test_the_pod_of_a_former_node_says_nothing_of_its_successor(container):
+    """A machine is installed again under its name, and is not Ready before its network is."""
+    cluster = stuck(container=container)
+    cluster.nodes["c"] = replace(cluster.nodes["c"], uid="c-uid-2", created_at=NOW)
+    run(cluster)
+    assert "Failed" not in conditions(cluster)
+    assert totals(cluster).unreachable == 0
