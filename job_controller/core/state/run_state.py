@@ -20,12 +20,17 @@ from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import add_seconds
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.added_nodes import adds_nodes
-from job_controller.core.state.failure_budget import count_failures, has_share
+from job_controller.core.state.failure_budget import (
+    count_failures,
+    has_share,
+    is_within_budget,
+)
 from job_controller.core.state.joined_nodes import find_failed_without_pod, has_joined
 from job_controller.core.state.node_changes import has_pending_changes
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, find_unrecorded
 from job_controller.core.state.success_policy import find_sufficiency
+from job_controller.core.state.unchosen_nodes import count_chosen
 from job_controller.core.text.sanitize import single_line
 
 # Of the text of an abort.
@@ -168,13 +173,12 @@ def find_excess_failures(job: Job, counts: NodeCounts) -> int | None:
 
 def _evaluate_unfinished(snapshot: Snapshot, counts: NodeCounts, now: datetime) -> RunState:
     """Return the state of a run whose end is not recorded."""
-    job = snapshot.job
     if counts.is_complete:
         return RunState(RunOutcome.SUCCEEDED, CompleteReason.ALL_NODES_COMPLETED)
     return (
         _by_report(snapshot)
         or _by_min_completed(snapshot.job, counts)
-        or _by_nodes(job, counts)
+        or _by_nodes(snapshot, counts)
         or _keep_pause(snapshot, counts)
         or _by_deadline(snapshot, now)
         or RunState(RunOutcome.IN_PROGRESS, wake_at=_deadline_after_retry(snapshot, now))
@@ -252,18 +256,18 @@ def _by_min_completed(job: Job, counts: NodeCounts) -> RunState | None:
     return RunState(RunOutcome.SUCCEEDED, CompleteReason.MIN_COMPLETED_REACHED, is_enough=True)
 
 
-def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
+def _by_nodes(snapshot: Snapshot, counts: NodeCounts) -> RunState | None:
     """Return what failed and unreachable nodes mean for the run, None when nothing yet.
 
     While the DaemonSet is created again, the number of desired nodes is unknown, and so is a
-    percentage of it. The newest limit does not apply to the nodes of an older `spec.nodes`. A run
-    does not fail by a percentage of a number that the DaemonSet controller is about to correct.
+    percentage of it. The newest limit does not apply to the nodes of an older `spec.nodes`.
     """
     if not counts.desired_is_known or not counts.nodes_spec_is_applied:
         return None
+    job = snapshot.job
     policy = job.spec.failure_policy
     allowed, over = count_failures(job, counts)
-    if policy.action in FAST_ACTIONS and over and (counts.desired_is_current or not has_share(job)):
+    if policy.action in FAST_ACTIONS and over and _stays_over(snapshot, counts):
         return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
     if policy.action == FailureAction.PAUSE and over:
         return RunState(
@@ -274,6 +278,22 @@ def _by_nodes(job: Job, counts: NodeCounts) -> RunState | None:
     if over:
         return RunState(RunOutcome.FAILED, FailedReason.MAX_FAILED_NODES_EXCEEDED, allowed=allowed)
     return RunState(RunOutcome.SUCCEEDED, CompleteReason.COMPLETED_WITHIN_FAILURE_LIMIT)
+
+
+def _stays_over(snapshot: Snapshot, counts: NodeCounts) -> bool:
+    """Return whether more nodes have failed than may, also by the newest number of nodes.
+
+    A run does not fail by a percentage of a number that the DaemonSet controller is about to
+    correct. That may take long, if it is away or a webhook changes each DaemonSet, and further
+    nodes are not to fail meanwhile.
+    """
+    job = snapshot.job
+    if counts.desired_is_current or not has_share(job):
+        return True
+    chosen = count_chosen(snapshot)
+    if chosen is None:
+        return False
+    return not is_within_budget(job, replace(counts, desired=max(counts.desired, chosen)))
 
 
 def _by_deadline(snapshot: Snapshot, now: datetime) -> RunState | None:

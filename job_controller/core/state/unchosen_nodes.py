@@ -7,10 +7,12 @@ the affinity of a pod, that controller puts the name of its node in the place of
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.daemon_set import pod_spec_of
+from daemonset_job.api.taints import Tolerations
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.node_counts import NodeCounts
@@ -24,15 +26,36 @@ def find_unchosen(snapshot: Snapshot, counts: NodeCounts, names: Collection[str]
     """
     if not names:
         return frozenset()
-    job, affinity = snapshot.job, snapshot.affinity
+    affinity = snapshot.affinity
     if not counts.desired_is_current or counts.nodes_spec_is_refused:
         # The DaemonSet need not have the newest selection.
-        if has_too_many_terms(job):
+        if has_too_many_terms(snapshot.job):
             return frozenset(names)
-        template = build_pod_template(job, gated=True, settings=snapshot.settings)
-        affinity = NodeAffinity(pod_spec_of({"template": template}))
+        affinity = NodeAffinity(_newest_pod_spec(snapshot))
     return frozenset(
         name
         for name in names
         if (node := snapshot.nodes.get(name)) is None or not affinity.matches(name, node.labels)
     )
+
+
+def count_chosen(snapshot: Snapshot) -> int | None:
+    """Return how many nodes the newest selection chooses, by the cache; None if that is not known.
+
+    A node that only its own condition keeps from a pod counts: it may be desired.
+    """
+    if has_too_many_terms(snapshot.job):
+        return None
+    spec = _newest_pod_spec(snapshot)
+    affinity, tolerations = NodeAffinity(spec), Tolerations(spec)
+    return sum(
+        affinity.matches(name, node.labels)
+        and all(taint.is_condition for taint in tolerations.untolerated(node.taints))
+        for name, node in snapshot.nodes.items()
+    )
+
+
+def _newest_pod_spec(snapshot: Snapshot) -> Mapping[str, Any]:
+    """Return the spec of the pods as the Job asks for it, whatever the DaemonSet has."""
+    template = build_pod_template(snapshot.job, gated=True, settings=snapshot.settings)
+    return pod_spec_of({"template": template})

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from daemonset_job.api.choices import FailureAction
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Step
 from job_controller.core.plan import Plan, RemoveSchedulingGates
 from tests.unit.builders import SampleCluster, gated_pod, make_cluster, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
-from tests.unit.core.runs import acts, conditions, failing, run, spec
+from tests.unit.core.runs import acts, conditions, failing, lost, run, spec
 
 REST = ("b", "c", "d", "e", "f", "g", "h")
 
@@ -133,3 +134,43 @@ def test_a_run_does_not_fail_by_a_share_of_the_nodes_before_the_change(action, a
     cluster.observed, cluster.desired = True, None
     run(cluster)
     assert ("Failed" in conditions(cluster)) is fails
+
+
+def tolerant(cluster: SampleCluster) -> DaemonSet:
+    """Return the DaemonSet as a webhook leaves it that adds a toleration to each one."""
+    ours = cluster.daemon_set()
+    pod_spec = {**ours.pod_spec, "tolerations": [{"key": "team", "operator": "Exists"}]}
+    template = {**ours.spec["template"], "spec": pod_spec}
+    return replace(ours, spec={**ours.spec, "template": template})
+
+
+@pytest.mark.parametrize("is_altered", [True, False], ids=["altered", "not observed"])
+@pytest.mark.parametrize(
+    "policy",
+    [{"max_failed_nodes": "10%"}, {"max_failed_nodes": 9, "max_unreachable_nodes": "10%"}],
+    ids=["failed", "unreachable"],
+)
+def test_a_run_fails_by_a_share_that_the_newest_number_does_not_allow_either(is_altered, policy):
+    """It may stay uncorrected for long, and the other nodes are not to fail as well."""
+    cluster = make_cluster(*(f"n{i}" for i in range(10)), running=False, gated=True)
+    cluster.pods = [gated_pod(name) for name in cluster.nodes]
+    for number in range(5):
+        if "max_unreachable_nodes" in policy:
+            cluster.nodes[f"n{number}"] = lost(f"n{number}")
+        else:
+            cluster.pods[number] = failing(f"n{number}")
+    spec(cluster, failure_policy=FailurePolicy(FailureAction.FAIL_FAST, **policy))
+    cluster.observed = is_altered
+    changes = {"daemon_set": tolerant(cluster)} if is_altered else {}
+    assert opened(run(cluster, **changes)) == []
+    assert conditions(cluster)["Failed"] == ("True", "MaxFailedNodesExceeded")
+
+
+def test_a_run_does_not_fail_while_another_client_has_narrowed_its_selection():
+    """A tenth of one node is none, and of the ten nodes of the Job it is one."""
+    cluster = make_cluster(*(f"n{i}" for i in range(10)), gated=True)
+    cluster.pods = [failing("n0")]
+    cluster.desired = 1
+    spec(cluster, failure_policy=FailurePolicy(FailureAction.FAIL_FAST, "10%"))
+    run(cluster, daemon_set=tolerant(cluster))
+    assert "Failed" not in conditions(cluster)
