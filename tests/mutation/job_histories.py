@@ -65,6 +65,8 @@ _REFUSAL = "DaemonSet is invalid: spec.template.spec"
 RETRIES = (None, "", "1", "2", "\N{LOBSTER}" * 256, "x" * 256, "x" * 257, "x" * 100_000)
 # Times as the API server keeps them, from a kubelet whose clock is as wrong as can be.
 _MOMENTS = ("0001-01-01T00:00:01Z", "1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z", None)
+# A spec that is larger is refused with the whole object.
+_SPEC_BYTES = OBJECT_BYTES - 128 * 1024
 _SECONDS = (0, 1, 4, 6, 11, 61, 301, 4000, 10**6)
 
 
@@ -80,7 +82,7 @@ class JobHistory:
         self.now = NOW
         self.serial = 0
         name = random.choice(("a", "sample", "n" * 253, "a.b.c"))
-        drawn = draw_object(random, "spec", part("jobs", "spec"))
+        drawn = _draw_spec(random)
         self.job: Raw = {
             "metadata": {
                 "name": name,
@@ -315,10 +317,12 @@ class JobHistory:
             return
         # What runs is fixed once the Job has started.
         fixed = ("image", "command", "args", "mountPath", "template", "completion")
-        fresh = draw_object(random, "spec", part("jobs", "spec"))
+        fresh = _draw_spec(random)
         kept = {key: value for key, value in self.job["spec"].items() if key in fixed}
-        self.job["spec"] = {key: v for key, v in fresh.items() if key not in fixed} | kept
-        meta["generation"] += 1
+        changed = {key: v for key, v in fresh.items() if key not in fixed} | kept
+        if stored_bytes(changed) <= _SPEC_BYTES:
+            self.job["spec"] = changed
+            meta["generation"] += 1
 
     def _change_nodes(self) -> None:
         random = self.random
@@ -385,6 +389,13 @@ class JobHistory:
 
     def _uid(self, kind: str) -> str:
         return f"{kind}-{self._next():028}"
+
+
+def _draw_spec(random: Random) -> Raw:
+    """Return any spec of a Job that etcd takes, with room for metadata and status."""
+    while stored_bytes(spec := draw_object(random, "spec", part("jobs", "spec"))) > _SPEC_BYTES:
+        pass
+    return spec
 
 
 def _is_taken(pod_spec: Mapping[str, Any]) -> bool:
