@@ -267,7 +267,8 @@ class _Rest:
                 if (self.status.get("nodes") or {}).get("completed", 0) > done:
                     words += ", and completed nodes are counted that are not desired"
                 self.violate("ending pod", words)
-            if not has_ended and (missed := self.uncalled(ending)):
+            is_suspended = self.job["spec"].get("suspend")
+            if not has_ended and not is_suspended and (missed := self.uncalled(ending)):
                 self.violate("ending pod", f"down, and not called unreachable: {missed}")
             return True
         if kept_out := sorted(node for node in self.desired if self.is_kept_out(node)):
