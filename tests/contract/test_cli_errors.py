@@ -100,16 +100,21 @@ async def test_wait_goes_on_when_the_server_is_back(server, target, running, cap
     assert capsys.readouterr().err.count("trying again") == 1
 
 
-async def test_wait_ends_when_the_job_is_deleted_and_has_no_report(
-    server, target, running, monkeypatch
-):
-    monkeypatch.setattr(patience, "MISSING_SECONDS", 0.2)
+async def _follow_until_deleted(server, target):
+    """Return the error with which the command ends that waits for a Job, once that is deleted."""
     shown = asyncio.Event()
     command = asyncio.create_task(reading.follow(target, "sweep", None, lambda _view: shown.set()))
     await shown.wait()
     server.remove(JOBS, "sweep")
     async with asyncio.timeout(10):
-        error = await failure(command)
+        return await failure(command)
+
+
+async def test_wait_ends_when_the_job_is_deleted_and_has_no_report(
+    server, target, running, monkeypatch
+):
+    monkeypatch.setattr(patience, "MISSING_SECONDS", 0.2)
+    error = await _follow_until_deleted(server, target)
     assert error.message == "the Job sweep was deleted, and no report says how its run ended"
     assert error.code == 1
 
@@ -126,12 +131,7 @@ async def test_wait_ends_when_the_first_report_of_a_deleted_job_is_gone(
         "status": {"nodeStates": {"a": {"uid": "a", "state": "Completed"}}},
     }
     server.put(JOB_REPORTS, body)
-    shown = asyncio.Event()
-    command = asyncio.create_task(reading.follow(target, "sweep", None, lambda _view: shown.set()))
-    await shown.wait()
-    server.remove(JOBS, "sweep")
-    async with asyncio.timeout(10):
-        error = await failure(command)
+    error = await _follow_until_deleted(server, target)
     assert error.message == "the Job sweep was deleted, and no report says how its run ended"
 
 

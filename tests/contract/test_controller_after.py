@@ -29,6 +29,14 @@ def has_started(cluster, name="second"):
     return "startTime" in cluster.status(name)
 
 
+async def succeed(cluster, **spec):
+    """Have a run of the Job `sample` end with success."""
+    cluster.apply(**spec)
+    await until(cluster.is_settled)
+    cluster.complete("a")
+    await until(lambda: cluster.condition("Complete").get("status") == "True")
+
+
 async def test_a_run_starts_when_the_other_job_has_succeeded(server, cluster):
     async with running(server):
         cluster.apply("second", after=["sample"])
@@ -46,10 +54,7 @@ async def test_a_run_starts_when_the_other_job_has_succeeded(server, cluster):
 async def test_the_other_job_is_looked_at_once_more_after_a_slow_dry_run(server, cluster):
     """A webhook takes long, and the Job is created again meanwhile."""
     async with running(server):
-        cluster.apply(ttlSecondsAfterFinished=600)
-        await until(cluster.is_settled)
-        cluster.complete("a")
-        await until(lambda: cluster.condition("Complete").get("status") == "True")
+        await succeed(cluster, ttlSecondsAfterFinished=600)
         server.delay_next("PATCH", "/daemonsets/", 9.0)
         cluster.apply("second", after=["sample"])
         await asyncio.sleep(4)
@@ -61,10 +66,7 @@ async def test_the_other_job_is_looked_at_once_more_after_a_slow_dry_run(server,
 
 async def test_the_report_of_a_deleted_job_has_its_success(server, cluster):
     async with running(server):
-        cluster.apply()
-        await until(cluster.is_settled)
-        cluster.complete("a")
-        await until(lambda: cluster.condition("Complete").get("status") == "True")
+        await succeed(cluster)
         server.remove(JOBS, "sample")
         await until(lambda: server.list(JOB_REPORTS))
         cluster.apply("second", after=["sample"])

@@ -85,6 +85,11 @@ def child_labels(job: Job) -> dict[str, str]:
     }
 
 
+def desired_pod_spec(job: Job, settings: Settings) -> Mapping[str, Any]:
+    """Return the spec of the pods as the Job asks for it, whatever its DaemonSet has."""
+    return child(build_pod_template(job, gated=True, settings=settings), "spec")
+
+
 def build_pod_template(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
     """Return the pod template: the generated one, `spec.template` merged over it.
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from daemonset_job.api.affinity import NodeAffinity
-from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.label_selector import parse_label_selector
 from daemonset_job.api.node import Node
 from daemonset_job.api.rollout import Step, share_of
 from daemonset_job.api.rollout_progress import PlannedBatch, RolloutProgress
 from daemonset_job.api.taints import Tolerations
-from job_controller.core.desired.daemon_set import build_pod_template
+from job_controller.core.desired.daemon_set import desired_pod_spec
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.rollout.node_order import sort_nodes
 from job_controller.core.state.snapshot import Snapshot
@@ -49,8 +48,7 @@ def plan_batches(snapshot: Snapshot) -> RolloutProgress | None:
 
 def _selected(snapshot: Snapshot) -> list[Node]:
     """Return the nodes on which the pods could run now."""
-    template = build_pod_template(snapshot.job, gated=True, settings=snapshot.settings)
-    spec = pod_spec_of({"template": template})
+    spec = desired_pod_spec(snapshot.job, snapshot.settings)
     affinity, tolerations = NodeAffinity(spec), Tolerations(spec)
     return [
         node

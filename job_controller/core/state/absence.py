@@ -12,8 +12,7 @@ desired meanwhile, whether or not it has begun.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeGuard
@@ -27,7 +26,7 @@ from daemonset_job.api.taints import Taint
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.first_seen import node_not_ready
 from job_controller.core.state.node_context import RunContext
-from job_controller.core.state.node_pods import is_older_than_node, terminating_nodes
+from job_controller.core.state.node_pods import is_older_than_node, terminating_pods
 from job_controller.core.state.node_unreachable import is_away, unreachable_reason, with_absence
 from job_controller.core.state.snapshot import (
     Snapshot,
@@ -65,8 +64,9 @@ def find_absence(
     """
     if snapshot.owned_daemon_set is None:
         return Absence()
-    terminating = terminating_nodes(snapshot, pods_by_node)
-    stuck = _find_stuck(snapshot, terminating)
+    ending = list(terminating_pods(snapshot, pods_by_node))
+    terminating = {pod.node_name for pod in ending}
+    stuck = _find_stuck(snapshot, ending)
     kept_off: dict[str, Taint | None] = {}
     uncounted: set[str] = set()
     for name in sorted(stuck | _find_begun(snapshot, pods_by_node, ledger, records)):
@@ -83,17 +83,15 @@ def find_absence(
     return Absence(kept_off, frozenset(uncounted))
 
 
-def _find_stuck(snapshot: Snapshot, terminating: AbstractSet[str]) -> frozenset[str]:
-    """Return those of the nodes that are not Ready, so that their deleted pods cannot end.
+def _find_stuck(snapshot: Snapshot, terminating: Iterable[Pod]) -> frozenset[str]:
+    """Return the nodes of those of the deleted pods that cannot end, as the node is not Ready.
 
     The pod of a former node says nothing of the one that has its name now.
     """
     return frozenset(
         pod.node_name
-        for pod in snapshot.pods
-        if pod.node_name in terminating
-        and not pod.is_terminal
-        and is_away(snapshot.nodes[pod.node_name])
+        for pod in terminating
+        if is_away(snapshot.nodes[pod.node_name])
         and not is_older_than_node(pod, snapshot.nodes[pod.node_name])
     )
 

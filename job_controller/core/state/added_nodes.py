@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from daemonset_job.api.affinity import NodeAffinity
-from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.taints import Tolerations
-from job_controller.core.desired.daemon_set import build_pod_template
+from job_controller.core.desired.daemon_set import desired_pod_spec
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.absence import node_has_begun
@@ -41,8 +40,7 @@ def adds_nodes(snapshot: Snapshot) -> bool:
         return False
     if has_too_many_terms(job):
         return True
-    template = build_pod_template(job, gated=True, settings=snapshot.settings)
-    spec = pod_spec_of({"template": template})
+    spec = desired_pod_spec(job, snapshot.settings)
     affinity, tolerations = NodeAffinity(spec), Tolerations(spec)
     ledger, records = merge_evidence(snapshot), merge_records(snapshot)
     ended = _ended_nodes(ledger, records)

@@ -13,12 +13,11 @@ from typing import Final
 
 from daemonset_job.api.affinity import NodeAffinity
 from daemonset_job.api.choices import CompletionMode
-from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job import Job
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_changes import NodeChange, OnSuccess, is_label_value
-from job_controller.core.desired.daemon_set import build_pod_template
+from job_controller.core.desired.daemon_set import desired_pod_spec
 from job_controller.core.state.first_seen import results_missing
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.sanitize import single_line
@@ -97,8 +96,7 @@ def find_trial_change(snapshot: Snapshot) -> NodeChange | None:
 
 def find_selected_node(snapshot: Snapshot) -> Node | None:
     """Return the first node, by name, that the Job selects, None if none is found."""
-    template = build_pod_template(snapshot.job, gated=False, settings=snapshot.settings)
-    affinity = NodeAffinity(pod_spec_of({"template": template}))
+    affinity = NodeAffinity(desired_pod_spec(snapshot.job, snapshot.settings))
     nodes = sorted(snapshot.nodes.items())
     return next((node for name, node in nodes if affinity.matches(name, node.labels)), None)
 

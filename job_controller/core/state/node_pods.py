@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Final
@@ -66,14 +66,19 @@ def find_pods_of_deleted_nodes(
 
 def terminating_nodes(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> frozenset[str]:
     """Return the nodes whose only pod is being deleted and has not ended."""
-    return frozenset(
-        pod.node_name
-        for pod in snapshot.pods
-        if pod.is_terminating
-        and not pod.is_terminal
-        and pod.node_name in snapshot.nodes
-        and pod.node_name not in pods_by_node
-    )
+    return frozenset(pod.node_name for pod in terminating_pods(snapshot, pods_by_node))
+
+
+def terminating_pods(snapshot: Snapshot, pods_by_node: Mapping[str, Pod]) -> Iterator[Pod]:
+    """Yield the pods that are being deleted and have not ended, of nodes that have no other one."""
+    for pod in snapshot.pods:
+        if (
+            pod.is_terminating
+            and not pod.is_terminal
+            and pod.node_name in snapshot.nodes
+            and pod.node_name not in pods_by_node
+        ):
+            yield pod
 
 
 def is_older_than_node(pod: Pod, node: Node) -> bool:

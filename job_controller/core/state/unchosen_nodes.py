@@ -7,13 +7,11 @@ the affinity of a pod, that controller puts the name of its node in the place of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from daemonset_job.api.affinity import NodeAffinity
-from daemonset_job.api.daemon_set import pod_spec_of
 from daemonset_job.api.taints import Tolerations
-from job_controller.core.desired.daemon_set import build_pod_template
+from job_controller.core.desired.daemon_set import desired_pod_spec
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot
@@ -31,7 +29,7 @@ def find_unchosen(snapshot: Snapshot, counts: NodeCounts, names: Collection[str]
         # The DaemonSet need not have the newest selection.
         if has_too_many_terms(snapshot.job):
             return frozenset(names)
-        affinity = NodeAffinity(_newest_pod_spec(snapshot))
+        affinity = NodeAffinity(desired_pod_spec(snapshot.job, snapshot.settings))
     return frozenset(
         name
         for name in names
@@ -46,16 +44,10 @@ def count_chosen(snapshot: Snapshot) -> int | None:
     """
     if has_too_many_terms(snapshot.job):
         return None
-    spec = _newest_pod_spec(snapshot)
+    spec = desired_pod_spec(snapshot.job, snapshot.settings)
     affinity, tolerations = NodeAffinity(spec), Tolerations(spec)
     return sum(
         affinity.matches(name, node.labels)
         and all(taint.is_condition for taint in tolerations.untolerated(node.taints))
         for name, node in snapshot.nodes.items()
     )
-
-
-def _newest_pod_spec(snapshot: Snapshot) -> Mapping[str, Any]:
-    """Return the spec of the pods as the Job asks for it, whatever the DaemonSet has."""
-    template = build_pod_template(snapshot.job, gated=True, settings=snapshot.settings)
-    return pod_spec_of({"template": template})

@@ -228,6 +228,21 @@ async def test_results_that_the_job_asks_for_are_kept(cluster):
     assert run.evidence()["a"]["results"] == {"ip": "10.0.0.1"}
 
 
+def _record_failure(run, server):
+    """Have the controller's record say that node a has failed."""
+    states = {"a": {"uid": server.get(NODES, "a")["metadata"]["uid"], "state": "Failed"}}
+    (report,) = [raw["metadata"]["name"] for raw in run.reports()]
+    server.patch(JOB_REPORTS, report, {"status": {"nodeStates": states}})
+    totals = {"desired": len(run.nodes), "failed": 1}
+    server.patch(JOBS, run.name, {"status": {"nodes": totals}})
+
+
+def _fail_before_start(run, server):
+    """Have the record say that node a has failed, whose task container has no status yet."""
+    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
+    _record_failure(run, server)
+
+
 @pytest.mark.parametrize(
     ("mode", "kind"), [("Log", "containerStatuses"), ("Exit", "initContainerStatuses")]
 )
@@ -244,11 +259,7 @@ async def test_the_last_lines_of_a_task_that_hangs_are_recorded_once_its_node_ha
         run.log(node).write("waiting for the lock")
     await asyncio.sleep(20)
     assert run.evidence() == {}
-    states = {"a": {"uid": "uid-a", "state": "Failed", "podUID": ""}}
-    states["a"]["uid"] = server.get(NODES, "a")["metadata"]["uid"]
-    (report,) = [raw["metadata"]["name"] for raw in run.reports()]
-    server.patch(JOB_REPORTS, report, {"status": {"nodeStates": states}})
-    server.patch(JOBS, run.name, {"status": {"nodes": {"desired": 2, "failed": 1}}})
+    _record_failure(run, server)
     await eventually(lambda: run.evidence().keys() == {"a"}, 2)
     assert run.evidence()["a"]["lastLines"] == ["waiting for the lock"]
     reads = server.count("GET", "/log")
@@ -267,11 +278,7 @@ async def test_the_lines_of_a_failed_task_that_has_just_started_are_recorded(
 ):
     """Its node failed by its deadline before its pod started, and its log is empty at first."""
     run = cluster.add_job(nodes=("a",), completion={"mode": mode}, nodeDeadlineSeconds=5)
-    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
-    states = {"a": {"uid": server.get(NODES, "a")["metadata"]["uid"], "state": "Failed"}}
-    (report,) = [raw["metadata"]["name"] for raw in run.reports()]
-    server.patch(JOB_REPORTS, report, {"status": {"nodeStates": states}})
-    server.patch(JOBS, run.name, {"status": {"nodes": {"desired": 1, "failed": 1}}})
+    _fail_before_start(run, server)
     cluster.start(Config(max_streams=streams, resync_period=1000.0))
     await asyncio.sleep(1)
     run.set_container("a", running(), kind)
@@ -282,15 +289,6 @@ async def test_the_lines_of_a_failed_task_that_has_just_started_are_recorded(
     assert run.evidence()["a"]["lastLines"] == ["waiting for the lock"]
 
 
-def _fail_at_work(run, server):
-    """Have the controller's record say that node a, whose task is at work, has failed."""
-    states = {"a": {"uid": server.get(NODES, "a")["metadata"]["uid"], "state": "Failed"}}
-    (report,) = [raw["metadata"]["name"] for raw in run.reports()]
-    server.patch(JOB_REPORTS, report, {"status": {"nodeStates": states}})
-    server.patch(JOBS, run.name, {"status": {"nodes": {"desired": 1, "failed": 1}}})
-    server.patch(PODS, run.pod("a"), {"status": {"containerStatuses": []}})
-
-
 @pytest.mark.parametrize("streams", [256, 0])
 @pytest.mark.parametrize(
     ("mode", "kind"), [("Log", "containerStatuses"), ("Exit", "initContainerStatuses")]
@@ -299,7 +297,7 @@ async def test_blank_lines_do_not_end_the_search_for_the_last_lines_of_a_failed_
     cluster, server, mode, kind, streams
 ):
     run = cluster.add_job(nodes=("a",), completion={"mode": mode}, nodeDeadlineSeconds=5)
-    _fail_at_work(run, server)
+    _fail_before_start(run, server)
     run.log("a").write("", " ")
     cluster.start(Config(max_streams=streams, resync_period=1000.0))
     run.set_container("a", running(), kind)
@@ -313,7 +311,7 @@ async def test_blank_lines_do_not_end_the_search_for_the_last_lines_of_a_failed_
 async def test_a_failed_task_that_prints_nothing_is_read_ever_less_often(cluster, server):
     """With `pods: Keep` thousands of them may be at work until the Job is deleted."""
     run = cluster.add_job(nodes=("a",), completion={"mode": "Exit"}, nodeDeadlineSeconds=5)
-    _fail_at_work(run, server)
+    _fail_before_start(run, server)
     cluster.start(Config(resync_period=1000.0))
     run.set_container("a", running(), "initContainerStatuses")
     await asyncio.sleep(300)
@@ -326,7 +324,7 @@ async def test_a_failed_task_at_work_is_not_read_for_lines_that_are_not_kept(clu
     run = cluster.add_job(
         nodes=("a",), completion={"mode": "Exit"}, nodeDeadlineSeconds=5, failureLogLines=0
     )
-    _fail_at_work(run, server)
+    _fail_before_start(run, server)
     cluster.start()
     run.set_container("a", running(), "initContainerStatuses")
     await asyncio.sleep(60)
@@ -344,7 +342,7 @@ async def test_the_search_for_the_last_lines_of_a_failed_task_does_not_delay_the
     )
     cluster.start()
     run.agree("Failed", completionTime="2030-01-01T00:00:00Z")
-    _fail_at_work(run, server)
+    _fail_before_start(run, server)
     run.set_container("a", running(), "initContainerStatuses")
     await asyncio.sleep(25)
     assert run.exists
