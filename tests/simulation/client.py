@@ -348,13 +348,13 @@ class Client:
             what = f"{call.verb} {call.plural}"
             world.refused_last[self._name, what, job_uid] = world.loop.moment
         if error is None:
-            world.writer_is_dead = self.is_dead
+            world.writer_is_dead, world.sent_at = self.is_dead, sent_at
             try:
                 result, changed = effect()
             except KubeError as raised:
                 error = raised
             finally:
-                world.writer_is_dead = False
+                world.writer_is_dead, world.sent_at = False, None
         if call.verb != "log" or error is not None:
             word = str(error) if error is not None else ("done" if changed else "no change")
             world.note(self._name, *call[:3], word)

@@ -608,3 +608,20 @@ def test_a_run_ends_although_a_deleted_pod_cannot_end(task, template, policy, re
     assert ends[0] == ends[1]
     assert ends[1][0] == reasons
     assert ends[1][1]["unreachableNames"] == "n0"
+
+
+def test_a_node_that_is_back_while_its_record_is_written_was_away_for_its_time():
+    """The request for the report took eight seconds."""
+    assert not simulate(generate_schedule(7_811_549)).violations
+
+
+@pytest.mark.parametrize("crash", [(), (Disturbance(20.5, "crash", "controller", seconds=3.6),)])
+def test_the_time_of_a_node_counts_up_to_when_the_controller_decides(crash):
+    """Not to when its write arrives, also that of a process that has died since it sent it."""
+    nodes = NodePlan("n0", (Task("done", 40.0),)), NodePlan("n1")
+    slow = Disturbance(15.0, "fail", "controller", "jobreports", "slow", 4.0)
+    away = Disturbance(8.0, "not_ready", what="n0", seconds=12.7)
+    assert not simulate(schedule(nodes, SPEC, away, slow, *crash)).violations
+    with patch.object(RunContext, "unreachable_seconds", 8.0):
+        found = simulate(schedule(nodes, SPEC, away, slow, *crash))
+    assert "too early" in found.kinds

@@ -83,6 +83,8 @@ class World:
         self.unconfirmed_writers: set[str] = set()
         # Whether the write that is applied now is that of a process that died meanwhile.
         self.writer_is_dead = False
+        # When the write was sent that a process asked for and that is applied now.
+        self.sent_at: float | None = None
         # The nodes whose evidence such a write brought, each with the name of the report.
         self.written_after_death: set[tuple[str, str]] = set()
         self.machines: dict[str, Machine] = {}

@@ -181,7 +181,8 @@ class Timeouts:
             self._tries_again(key, old.get("podUID"), record.get("podUID"))
         reason, since, seconds = record.get("reason"), -1e9, 0.0
         if record.get("state") == "Unreachable":
-            since, seconds = self._away(job_uid, node)
+            # The time has to have passed when that was decided; the write may take long.
+            (since, seconds), now = self._away(job_uid, node), self._decided_at(job_uid)
         elif record.get("state") != "Failed":
             return
         elif reason == "DeadlineExceeded":
@@ -200,7 +201,8 @@ class Timeouts:
         ):
             since, seconds = now - held[0], held[1]
         if now - since < seconds - TOLERANCE_SECONDS:
-            words = f"{node} is called {record.get('state')} ({reason}) after {now - since:.1f} s"
+            passed = max(now - since, 0.0)
+            words = f"{node} is called {record.get('state')} ({reason}) after {passed:.1f} s"
             self.oracle.violate("too early", f"{words} and not {seconds:g} s{self.skews()}")
 
     def has_been_away(self, node: str, job_uid: str) -> bool:
@@ -211,13 +213,22 @@ class Timeouts:
     def _away(self, job_uid: str, node: str) -> tuple[float, float]:
         """Return since when a node is away, now for not at all, and how long it may be."""
         now = self.world.loop.moment
-        # Who is about to write it may not have received yet that the node is back.
+        # Who decided it may not have received yet that the node is back (guarantees.md).
         began, ended = self.was_not_ready.get(node, (now, now))
-        began = began if now - ended < TOLERANCE_SECONDS else now
+        began = began if self._decided_at(job_uid) - ended < TOLERANCE_SECONDS else now
         specs = self.oracle.completion.known(job_uid, self.world.seen_until[job_uid])
         since = self.not_ready.get(node, began)
         # Its taint may outlast a moment in which it is Ready.
         return min(since, self.away.get(node, since)), min(map(allowed_seconds, specs))
+
+    def _decided_at(self, job_uid: str) -> float:
+        """Return when the controller decided what it writes now of a Job.
+
+        Another process may have decided since then if the one that sent the write has died.
+        """
+        now = self.world.loop.moment
+        sent_at = self.world.sent_at if self.world.sent_at is not None else now
+        return min(self.world.decided_at.get(job_uid, now), sent_at)
 
     def taken_up_at(self, key: tuple[str, str]) -> float:
         """Return when the first pod of the current try was taken up, now for none."""
