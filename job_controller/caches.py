@@ -391,7 +391,8 @@ def _readiness(node: Node) -> tuple[Any, ...]:
     Heartbeats and images do not matter; each node sends one of either every few minutes. Labels
     matter only to Jobs that select nodes by them.
     """
-    return node.uid, node.ready, node.ready_changed_at, node.taints, node.cordoned_by
+    changed = node.ready_changed_at, node.network_changed_at
+    return node.uid, node.ready, changed, node.taints, node.cordoned_by
 
 
 def _waits_for(job: Job) -> tuple[str, ...]:

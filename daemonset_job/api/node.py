@@ -31,8 +31,9 @@ _NODE: Final = fields(
 class Node:
     """A node.
 
-    `ready_changed_at` is the last transition of its Ready condition, in either direction. `taints`
-    are those that can keep pods off. `cordoned_by` is the annotation of the Job that cordoned it.
+    `ready_changed_at` is the last transition of its Ready condition, in either direction.
+    `network_changed_at` is that of NetworkUnavailable. `taints` are those that can keep pods off.
+    `cordoned_by` is the annotation of the Job that cordoned it.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     ready: bool = True
     ready_changed_at: datetime | None = None
+    network_changed_at: datetime | None = None
     is_terminating: bool = False
     namespace: str = ""
     cordoned_by: str = ""
@@ -56,9 +58,8 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
     """
     _NODE(raw)
     meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-    ready: Mapping[str, Any] = next(
-        (c for c in status.get("conditions") or () if c.get("type") == "Ready"), {}
-    )
+    conditions = {each.get("type"): each for each in status.get("conditions") or ()}
+    ready, network = conditions.get("Ready", {}), conditions.get("NetworkUnavailable", {})
     return Node(
         name=meta["name"],
         uid=meta.get("uid") or "",
@@ -69,6 +70,7 @@ def parse_node(raw: Mapping[str, Any]) -> Node:
         taints=parse_taints(spec.get("taints") or ()),
         ready=ready.get("status") == "True",
         ready_changed_at=parse_time(ready.get("lastTransitionTime")),
+        network_changed_at=parse_time(network.get("lastTransitionTime")),
         is_terminating=bool(meta.get("deletionTimestamp")),
         cordoned_by=(meta.get("annotations") or {}).get(names.ANNOTATION_CORDONED_BY) or "",
     )

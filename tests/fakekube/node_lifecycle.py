@@ -21,6 +21,11 @@ def ready(status: str, since: str) -> Raw:
     return condition("Ready", status, at=since)
 
 
+def network_unavailable(since: str, *, is_so: bool) -> Raw:
+    """Return the condition NetworkUnavailable of a node, which a cloud's controller writes."""
+    return condition("NetworkUnavailable", str(is_so), at=since)
+
+
 def ready_status(node: Raw) -> str:
     """Return the status of a raw node's Ready condition, "Unknown" if it has none."""
     return str(find_condition(node.get("status"), "Ready").get("status", "Unknown"))

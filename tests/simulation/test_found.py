@@ -625,3 +625,16 @@ def test_the_time_of_a_node_counts_up_to_when_the_controller_decides(crash):
     with patch.object(RunContext, "unreachable_seconds", 8.0):
         found = simulate(schedule(nodes, SPEC, away, slow, *crash))
     assert "too early" in found.kinds
+
+
+def test_a_node_that_had_a_network_for_a_moment_has_its_whole_time_again():
+    """The watch showed neither that it had one nor that it lost it again, until both had passed."""
+    nodes = NodePlan("n0", (Task("done", 40.0),)), NodePlan("n1")
+    happens = (
+        Disturbance(10.0, "no_network", what="n0", seconds=9.0),
+        Disturbance(11.0, "force_delete", what="n0"),
+        Disturbance(18.0, "slow_daemon_sets", seconds=8.0),
+        Disturbance(18.5, "stall", "controller", "nodes", seconds=4.0),
+        Disturbance(21.5, "no_network", what="n0", seconds=6.0),
+    )
+    assert not simulate(schedule(nodes, SPEC, *happens)).violations

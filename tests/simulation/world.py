@@ -14,6 +14,7 @@ from tests.fakekube.conditions import condition, with_condition
 from tests.fakekube.node_lifecycle import (
     NETWORK_TAINT,
     READY_KEYS,
+    network_unavailable,
     ready,
     ready_status,
     ready_taints,
@@ -316,7 +317,8 @@ class World:
             if status != "Unknown" and machine is not None:
                 skew = machine.skew
             since = self.clock.stamp(skew)
-            conditions = [ready(status, since)]
+            others = [each for each in raw["status"]["conditions"] if each["type"] != "Ready"]
+            conditions = [ready(status, since), *others]
             self.server.set_status("node-controller", NODES, raw, {"conditions": conditions})
             self._mark_pods(name, status)
             delay = self.lag("node-controller", 0.01, 0.5)
@@ -326,6 +328,10 @@ class World:
         """Have a cloud's controller say whether a node has a network."""
         raw = self.server.get(NODES, name, "")
         if raw is not None:
+            since = self.clock.stamp(self.schedule.api_skews[0])
+            ready_, *_ = raw["status"]["conditions"]
+            status = {"conditions": [ready_, network_unavailable(since, is_so=not is_there)]}
+            self.server.set_status("cloud", NODES, raw, status)
             taints = [] if is_there else [NETWORK_TAINT]
             self.put_taints("cloud", raw, {NETWORK_TAINT["key"]}, taints)
             is_ready = ready_status(raw) == "True"

@@ -109,9 +109,11 @@ def node_not_ready(node: Node, retry: str) -> Fact:
     """Return the fact that the node is not Ready, or that its condition keeps its pod off.
 
     It is a new fact with each retry, so that a retry gives the node its time to come back. It is
-    one with each change of its condition Ready, too: no reconcile may have seen the node Ready.
+    one with each change of its condition Ready, too: no reconcile may have seen the node Ready. The
+    same holds for the network of a node that is Ready: it may have had one meanwhile.
     """
-    since = format_time(node.ready_changed_at) if node.ready_changed_at is not None else ""
+    times = [node.ready_changed_at, *((node.network_changed_at,) if node.ready else ())]
+    since = " ".join(format_time(time) for time in times if time is not None)
     return Fact(node.uid, _NOT_READY, retry=retry, since=since)
 
 

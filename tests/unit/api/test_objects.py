@@ -302,6 +302,13 @@ def test_a_node_is_ready_when_its_condition_is_true(status, ready):
     assert (node.is_cordoned, node.labels, node.namespace) == (True, {"a": "b"}, "")
 
 
+def test_a_node_has_the_time_since_when_it_has_a_network_or_none():
+    condition = {"type": "NetworkUnavailable", "status": "True", "lastTransitionTime": AT}
+    node = parse_node({"metadata": {"name": "n"}, "status": {"conditions": [condition]}})
+    assert (node.network_changed_at, node.ready_changed_at) == (MOMENT, None)
+
+
 def test_a_nodes_metadata_alone_can_be_read():
     node = parse_node({"metadata": {"name": "n", "uid": "u"}})
-    assert (node.name, node.uid, node.ready_changed_at) == ("n", "u", None)
+    assert (node.name, node.uid) == ("n", "u")
+    assert (node.ready_changed_at, node.network_changed_at) == (None, None)

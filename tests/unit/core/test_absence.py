@@ -214,6 +214,19 @@ def test_a_ready_node_without_a_network_is_unreachable_and_says_why():
     )
 
 
+@pytest.mark.parametrize(("is_ready", "state"), [(True, "Active"), (False, "Unreachable")])
+def test_a_node_that_had_a_network_meanwhile_has_its_whole_time_again(is_ready, state):
+    """No reconcile saw it with one. The network of a node that is not Ready does not matter."""
+    since = NOW - timedelta(minutes=2)
+    first = lost(ready=is_ready, taints=(NO_NETWORK,), network_changed_at=since)
+    before = away(node=first).snapshot()
+    seen = update_sightings({}, ObservedObjects({}, before.nodes, tainted={"c"}), since)
+    assert count_nodes(replace(before, seen=seen), NOW).absent["c"].state == "Unreachable"
+    again = replace(first, network_changed_at=NOW - timedelta(seconds=10))
+    after = away(node=again).snapshot()
+    assert count_nodes(replace(after, seen=seen), NOW).absent["c"].state == state
+
+
 def test_returned_node_without_a_pod_makes_the_count_inexact():
     """Its taint has gone, and the DaemonSet controller has yet to look."""
     found = count(away(node=make_node("c")))
