@@ -88,6 +88,10 @@ class ClusterModel:
             return ", the DaemonSet controller counts a node that has gone"
         return ""
 
+    def seen_node(self, name: str) -> Raw | None:
+        """Return a node as the DaemonSet controller has seen it last, None if it has not."""
+        return self._view.get(name)
+
     # --- DaemonSets ----------------------------------------------------------------------
 
     def _touch(self, daemon_set: Raw) -> None:

@@ -567,6 +567,11 @@ def test_a_check_whose_job_cannot_start_is_inconclusive_in_time():
     assert not simulate(generate_schedule(7_800_425)).violations
 
 
+def test_labels_that_left_before_a_job_was_made_are_known_to_come_back():
+    """The oracle knew only of labels that left while the Job was there."""
+    assert not simulate(generate_schedule(7_813_180)).violations
+
+
 def test_a_node_that_gets_the_label_of_a_step_that_waits_for_its_approval_has_its_turn():
     """The controller did not look at the Job when only a label of a node had changed."""
     assert not simulate(generate_schedule(16_000_001_309)).violations

@@ -148,6 +148,16 @@ def test_a_node_whose_labels_come_back_runs_again():
         assert "due again" in simulate(schedule(away, spec={**SPEC, **ZONE})).kinds
 
 
+def test_a_node_whose_labels_left_just_before_the_job_was_made_runs_again_when_they_come_back():
+    """The DaemonSet controller had not seen them leave, and made a pod that completed it."""
+    nodes = NodePlan("n1", (Task("done", 0.0),)), NodePlan("n2"), NodePlan("n3")
+    away = Disturbance(10.0, "relabel", what="n1", seconds=30.0)
+    job = JobPlan(spec={**SPEC, **ZONE}, created_at=10.05)
+    found = simulate(Schedule(4, nodes, (job,), (away,)), is_tracing=True)
+    assert not found.violations
+    assert starts(found.trace, "n1") == 2
+
+
 @pytest.mark.parametrize("seconds", [3.0, 15.0])
 @pytest.mark.parametrize(("until", "times"), [(0.0, 1), (60.0, 2)], ids=["stays", "goes"])
 def test_a_node_whose_labels_come_back_runs_again_once_no_taint_keeps_it_out(until, times, seconds):

@@ -25,7 +25,7 @@ from daemonset_job.api.pod import Pod
 from tests.simulation import intent
 from tests.simulation.oracle.demand import FOREVER, Demand, Due, PodFacts
 from tests.simulation.oracle.facts import is_continuous
-from tests.simulation.server import JOBS, Raw
+from tests.simulation.server import JOBS, NODES, Raw
 
 if TYPE_CHECKING:
     from job_controller.core.state.snapshot import Snapshot
@@ -60,6 +60,7 @@ class Demands:
         uid = new["metadata"]["uid"]
         if old is None:
             self.images[uid], self.reruns[uid], self.returns[uid] = [], [], []
+            self._note_left_before(new)
         image = new["spec"]["image"]
         if old is None or old["spec"]["image"] != image:
             demand = Demand(self.world.loop.moment, image, new["metadata"]["generation"])
@@ -68,6 +69,24 @@ class Demands:
         before, after = (_annotation(raw) for raw in (old or {"metadata": {}}, new))
         if after != before:
             self._add(self.reruns[uid], self._rerun(new, after))
+
+    def _note_left_before(self, job: Raw) -> None:
+        """Note the nodes whose labels left before a Job was made, as they would after it.
+
+        The DaemonSet controller has yet to see that, so it may make a pod for each. guarantees.md:
+        such a node runs the task in another pod when its labels come back.
+        """
+        for node in self.world.server.all(NODES):
+            seen = self.world.cluster.seen_node(node["metadata"]["name"])
+            if seen is None or not intent.matches(job["spec"], seen):
+                continue
+            if not intent.matches(job["spec"], node):
+                self._leave((job["metadata"]["uid"], node["metadata"]["uid"]))
+
+    def _leave(self, key: tuple[str, str]) -> None:
+        """Note that the labels of a node leave the selection of a Job."""
+        self.left[key] = demand = Demand(self.world.loop.moment)
+        self._note_later(demand)
 
     def _note_revision(self, uid: str, old: Raw, new: Raw) -> None:
         """Note that the controller has read what runs, if the status got another revision.
@@ -119,8 +138,7 @@ class Demands:
                 continue
             was, is_ = (intent.matches(job["spec"], raw) for raw in (old, new))
             if was and not is_:
-                self.left[key] = demand = Demand(self.world.loop.moment)
-                self._note_later(demand)
+                self._leave(key)
             elif is_ and not was and (away := self.left.pop(key, None)):
                 away.is_replaced = True
                 back = Demand(self.world.loop.moment, nodes={name: uid}, is_known=away.is_known)
