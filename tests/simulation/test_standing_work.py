@@ -158,6 +158,28 @@ def test_a_node_whose_labels_left_just_before_the_job_was_made_runs_again_when_t
     assert starts(found.trace, "n1") == 2
 
 
+@pytest.mark.parametrize(
+    ("deleted_at", "leaves"),
+    [(12.5, ()), (13.0, (Disturbance(9.8, "relabel", what="n3"),))],
+    ids=["joined", "another one left"],
+)
+def test_a_node_that_completed_before_the_cache_had_it_join_is_not_due(deleted_at, leaves):
+    """Its pod is deleted while the controller's watch of nodes is late."""
+    nodes = (
+        NodePlan("n1"),
+        NodePlan("n2", (Task("done", 0.0),), zone="b"),
+        NodePlan("n3", (Task("done", 6.0),)),
+    )
+    disturbances = (
+        Disturbance(9.5, "stall", "controller", "nodes", seconds=40.0),
+        *leaves,
+        Disturbance(9.9, "relabel", what="n2"),
+        Disturbance(deleted_at, "delete_pod", what="n2"),
+    )
+    job = JobPlan(spec={**SPEC, **ZONE}, created_at=10.0)
+    assert not simulate(Schedule(0, nodes, (job,), disturbances)).violations
+
+
 @pytest.mark.parametrize("seconds", [3.0, 15.0])
 @pytest.mark.parametrize(("until", "times"), [(0.0, 1), (60.0, 2)], ids=["stays", "goes"])
 def test_a_node_whose_labels_come_back_runs_again_once_no_taint_keeps_it_out(until, times, seconds):

@@ -276,8 +276,9 @@ def _mark_left(
 
     `names` are completed nodes without a pod. A taint may keep it off, or it may be about to come.
     The labels of a node in the cache may not have matched while it had its pod. Then they may be
-    newer than the cache, and have brought it in. It has left only if that pod is gone, no other one
-    follows, and the DaemonSet controller has counted as many nodes as match by the cache.
+    newer than the cache, and have brought it in. It has left only if that pod is gone, and no other
+    one follows. Besides, the DaemonSet controller must have counted the nodes that match by the
+    cache: as many, and each has a pod.
     """
     daemon_set = snapshot.owned_daemon_set
     if not snapshot.job.spec.is_continuous or daemon_set is None:
@@ -289,11 +290,11 @@ def _mark_left(
         and not has_left(records[name])
         and not snapshot.affinity.matches(name, snapshot.nodes[name].labels)
     ]
-    known = snapshot.view.records
-    doubtful = {name for name in left if not records[name].selection and name in known}
+    doubtful = {name for name in left if not records[name].selection}
     chosen = find_chosen(snapshot, snapshot.nodes) if doubtful else ()
     if doubtful and daemon_set.is_observed and daemon_set.desired == len(chosen):
-        doubtful &= {pod.node_name for pod in snapshot.pods}
+        with_pods = {pod.node_name for pod in snapshot.pods}
+        doubtful &= with_pods if with_pods.issuperset(chosen) else doubtful
     left = [name for name in left if name not in doubtful]
     return {name: replace(records[name], reason=NodeReason.LEFT_SELECTION) for name in left}
 

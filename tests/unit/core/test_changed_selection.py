@@ -153,6 +153,38 @@ def test_a_node_whose_pod_is_followed_by_another_has_not_left() -> None:
     assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") != "LeftSelection"
 
 
+def completed_unseen(*others: str) -> SampleCluster:
+    """Return a run without a record of its node a, which has completed and whose pod is gone.
+
+    Its labels brought it in, and the cache of nodes does not have that yet.
+    """
+    cluster = standing("a", "b", *others)
+    change(cluster, nodes=UNCONFIGURED)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
+    cluster.pods = [make_pod("b", revision=cluster.job.revision)]
+    cluster.evidence = {"a": replace(done("a"), revision=cluster.job.revision)}
+    cluster.desired = cluster.scheduled = 2
+    return cluster
+
+
+@pytest.mark.parametrize("others", [(), ("c",)], ids=["joined", "another one left"])
+def test_a_node_that_completed_before_the_cache_had_it_join_is_not_due(
+    others: tuple[str, ...],
+) -> None:
+    """If another node has left unseen, the DaemonSet controller counts as many as the cache."""
+    cluster = completed_unseen(*others)
+    run(cluster)
+    record = (cluster.report_status or {})["nodeStates"]["a"]
+    assert (record["state"], record.get("reason")) == ("Completed", None)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
+    for name in others:
+        cluster.nodes[name] = replace(cluster.nodes[name], labels={"configured": "yes"})
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    for _ in range(3):
+        assert released(run(cluster)) == []
+        assert completed(cluster) == (2, 1)
+
+
 def test_a_node_that_left_without_a_record_counts_and_is_due_when_it_is_back() -> None:
     cluster = standing("a", "b")
     change(cluster, nodes=UNCONFIGURED)
