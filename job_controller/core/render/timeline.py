@@ -14,7 +14,7 @@ from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job_status import Condition
 from daemonset_job.api.names import shorten
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.reasons import HistoryReason
+from daemonset_job.api.reasons import HistoryReason, NodeReason
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import format_time
@@ -139,7 +139,8 @@ def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
             key = "failed", failure.message, failure.retry
             groups.setdefault(key, []).append((name, failure.finished_at))
         if outcome := _outcome(record):
-            has_time = record.state in {NodeState.COMPLETED, NodeState.FAILED}
+            has_left = record.reason == NodeReason.LEFT_SELECTION
+            has_time = record.state in {NodeState.COMPLETED, NodeState.FAILED} and not has_left
             retry = shorten(record.retry, RETRY_LIMIT) if record.state == NodeState.FAILED else ""
             moment = record.finished_at if has_time else None
             groups.setdefault((*outcome, retry), []).append((name, moment))
@@ -215,12 +216,10 @@ def _alteration_lines(summary: ReportStatus, conditions: Iterable[Condition]) ->
 def _outcome(record: NodeRecord) -> tuple[str, str] | None:
     """Return the outcome of a node and its message, None for a node without problems."""
     match record.state:
-        case NodeState.FAILED:
-            return "failed", record.message
-        case NodeState.REMOVED:
-            return "removed", record.message
-        case NodeState.UNREACHABLE:
-            return "unreachable", record.message
+        case NodeState.COMPLETED if record.reason == NodeReason.LEFT_SELECTION:
+            return "left the selection, still counted as completed", record.message
+        case NodeState.FAILED | NodeState.REMOVED | NodeState.UNREACHABLE:
+            return record.state.lower(), record.message
         case NodeState.COMPLETED if record.reason or record.attempts > 1:
             words = (
                 f"{_COMPLETED} at attempt {record.attempts}" if not record.reason else _COMPLETED

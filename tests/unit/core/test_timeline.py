@@ -102,6 +102,14 @@ def test_nodes_that_are_set_aside_are_named():
     assert not any("aside" in line for line in lines_of(records))
 
 
+def test_nodes_that_left_the_selection_are_not_named_as_completed_twice():
+    records = {"a": record(end=2, reason="LeftSelection"), "b": record("Active")}
+    assert lines_of(records)[1:3] == [
+        "+2s a completed",
+        "now: a left the selection, still counted as completed",
+    ]
+
+
 def test_timeline_names_restarted_and_blocked_nodes():
     records = {
         "a": record(end=5, attempts=3),
