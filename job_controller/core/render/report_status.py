@@ -278,7 +278,7 @@ def _mark_left(
     The labels of a node in the cache may not have matched while it had its pod. Then they may be
     newer than the cache, and have brought it in. It has left only if that pod is gone, and no other
     one follows. Besides, the DaemonSet controller must have counted the nodes that match by the
-    cache: as many, and each has a pod.
+    cache: as many, and each has a pod, unless pods are refused.
     """
     daemon_set = snapshot.owned_daemon_set
     if not snapshot.job.spec.is_continuous or daemon_set is None:
@@ -294,7 +294,8 @@ def _mark_left(
     chosen = find_chosen(snapshot, snapshot.nodes) if doubtful else ()
     if doubtful and daemon_set.is_observed and daemon_set.desired == len(chosen):
         with_pods = {pod.node_name for pod in snapshot.pods}
-        doubtful &= with_pods if with_pods.issuperset(chosen) else doubtful
+        if snapshot.failed_create_message or with_pods.issuperset(chosen):
+            doubtful &= with_pods
     left = [name for name in left if name not in doubtful]
     return {name: replace(records[name], reason=NodeReason.LEFT_SELECTION) for name in left}
 

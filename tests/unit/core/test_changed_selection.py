@@ -202,6 +202,18 @@ def test_a_node_that_left_without_a_record_counts_and_is_due_when_it_is_back() -
     assert completed(cluster) == (2, 0)
 
 
+def test_refused_pods_do_not_keep_a_node_from_having_left() -> None:
+    cluster = completed_unseen("c")
+    cluster.failed_create_message = "exceeded quota"
+    run(cluster)
+    assert (cluster.report_status or {})["nodeStates"]["a"]["reason"] == "LeftSelection"
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 3
+    run(cluster)
+    assert completed(cluster) == (3, 0)
+
+
 def test_a_node_that_left_by_itself_is_not_due_again_when_a_change_takes_it_in() -> None:
     cluster = standing("a", "b", completed=("a", "b"))
     change(cluster, nodes=NodeSelection(selector={"matchLabels": {"zone": "x"}}))
