@@ -1,6 +1,7 @@
 """Reads nodes from the API server before they are called unreachable, or fail.
 
-They are read before a failure for a lost end, or for rejected pods.
+They are read before a failure for a lost end, for rejected pods, or because their time is over. So
+is a node once the ledger has its pod for another node of that name.
 
 Layer: beside the reconciler. After a silently broken watch, or a slow list, the cache may show a
 node as not Ready long after it is Ready again. Or it shows a node that is gone, and a new machine
@@ -29,7 +30,8 @@ from daemonset_job.runtime.clock import Clock
 from job_controller.core.state.first_seen import node_left, node_not_ready, nodes_not_ready_for
 from job_controller.core.state.left_nodes import find_nearly_given_up, left_limit
 from job_controller.core.state.node_exits import find_lost_ends
-from job_controller.core.state.node_timeouts import find_rejecting, rejection_limit
+from job_controller.core.state.node_pods import is_older_than_node
+from job_controller.core.state.node_timeouts import find_late, find_rejecting, rejection_limit
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # If a zone fails, many nodes of many Jobs are due at the same moment. A node that was read within
@@ -185,20 +187,22 @@ def find_nodes_to_confirm(
 ) -> list[Node]:
     """Return the nodes that are about to become unreachable or failed, or to free their place.
 
-    Those that have been read are left out. A place is one of a rollout.
+    Those that have been read are left out. A place is one of a rollout. Nodes that the ledger knows
+    by another UID are among them, too.
     """
     limit = timedelta(seconds=snapshot.unreachable_seconds)
     nodes = [node for node in snapshot.nodes.values() if node.name not in read]
     away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
     lost = find_lost_ends(snapshot, nodes, now)
-    rejecting = find_rejecting(snapshot, nodes, now)
-    ended = [node for node in nodes if node.name in lost or node.name in rejecting]
+    failing = find_rejecting(snapshot, nodes, now).keys() | find_late(snapshot, now)
+    ended = [node for node in nodes if node.name in lost or node.name in failing]
     records = merge_records(snapshot) if away or ended else {}
     job = snapshot.job
     away = [node for node in away if not _is_settled(job, node, records, _AWAY_OR_FAILED)]
     # One that is recorded as unreachable can still fail: a new machine may have its name.
     ended = [node for node in ended if not _is_settled(job, node, records, _FAILED)]
-    return away + ended + find_nearly_given_up(snapshot, nodes, now)
+    others = _find_disputed(snapshot, nodes)
+    return away + ended + others + find_nearly_given_up(snapshot, nodes, now)
 
 
 def postpone_failed_reads(
@@ -207,7 +211,7 @@ def postpone_failed_reads(
     """Return the snapshot in which nodes whose read failed become unreachable after the next.
 
     Nor do they fail before that for a lost end, or for rejected pods. That is postponed as long as
-    they are read for it.
+    they are read for it. One whose time is over fails all the same.
     So all else of the Job goes on, and only what becomes of these nodes waits.
     """
     now, moment = clock.now(), clock.monotonic()
@@ -229,6 +233,28 @@ def postpone_failed_reads(
             if fact in seen:
                 seen[fact] = replace(seen[fact], first=max(seen[fact].first, due_at - time))
     return replace(snapshot, seen=seen)
+
+
+def _find_disputed(snapshot: Snapshot, nodes: Iterable[Node]) -> list[Node]:
+    """Return those of the nodes whose pod the ledger has for another node of that name.
+
+    The watch of nodes of one of the two programs is late. If it is this one's, what the terminator
+    has read in the log would not count, and the end of the task would look like a failure.
+    """
+    by_name = {node.name: node for node in nodes}
+    named = {
+        entry.pod_uid: by_name[name]
+        for report in snapshot.reports
+        for name, entry in report.evidence.items()
+        if entry.pod_uid and name in by_name and entry.node_uid != by_name[name].uid
+    }
+    if not named:
+        return []
+    return [
+        node
+        for pod in snapshot.pods
+        if (node := named.get(pod.uid)) is not None and not is_older_than_node(pod, node)
+    ]
 
 
 def _is_settled(

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
+from job_controller import fresh_nodes
 from job_controller.core.render import job_status
 from job_controller.core.state import node_pods
 from job_controller.core.state.node_context import RunContext
@@ -643,3 +644,71 @@ def test_a_node_that_had_a_network_for_a_moment_has_its_whole_time_again():
         Disturbance(21.5, "no_network", what="n0", seconds=6.0),
     )
     assert not simulate(schedule(nodes, SPEC, *happens)).violations
+
+
+# The pods come when n1 is another machine, which a program whose watch of nodes is late knows not.
+REFUSED = Disturbance(0.01, "refuse_daemon_set", seconds=14.0)
+REGISTERED_AGAIN = Disturbance(3.0, "reregister", what="n1", seconds=2.0)
+
+
+def registered_again(task, spec, *late):
+    """Return the outcome of a run of n0 and n1, in which these programs do not know the new n1."""
+    stalls = (Disturbance(1.5, "stall", who, "nodes", seconds=90.0) for who in late)
+    nodes = NodePlan("n0", (Task("done", 100.0),)), NodePlan("n1", (task,))
+    return simulate(schedule(nodes, spec, REFUSED, REGISTERED_AGAIN, *stalls))
+
+
+def test_what_a_pod_did_may_count_for_a_former_node_that_the_controller_knew():
+    """The terminator could not write, so nothing showed the controller that it is another one."""
+    found = simulate(generate_schedule(7_814_985))
+    assert not found.violations
+    assert "pod deletion: former node" in found.excused
+
+
+@pytest.mark.parametrize(
+    ("task", "completion"),
+    [
+        (Task("fail", 1.0, code=1, times=9), {}),
+        (Task("once", 3.0), {}),
+        (Task("done", 3.0), {"release": True}),
+        (Task("done", 3.0), {"release": True, "mode": "Exit"}),
+    ],
+    ids=["fails", "exits", "released", "released in mode Exit"],
+)
+def test_the_end_of_a_pod_counts_for_a_former_node_while_no_program_knows_the_new_one(
+    task, completion
+):
+    spec = {**SPEC, "backoffLimit": 0, "completion": completion}
+    found = registered_again(task, spec, "controller", "terminator")
+    assert not found.violations
+    assert "pod deletion: former node" in found.excused
+    found = registered_again(task, spec, "controller")
+    assert not found.violations
+    assert not found.excused
+
+
+def test_a_completed_node_does_not_fail_because_the_controller_knows_only_the_former_one():
+    """The ledger had the completion of that pod, for a node that the controller did not know."""
+    found = registered_again(Task("once", 3.0), {**SPEC, "backoffLimit": 0}, "controller")
+    assert not found.violations
+    with patch.object(fresh_nodes, "_find_disputed", lambda *_: []):
+        found = registered_again(Task("once", 3.0), {**SPEC, "backoffLimit": 0}, "controller")
+    assert "false failure" in found.kinds
+
+
+def test_a_node_that_is_registered_again_has_its_whole_time():
+    """Its time was counted from the first pod of the former node."""
+    nodes = NodePlan("n0"), NodePlan("n1", (Task("done", 25.0),))
+    happens = (
+        Disturbance(4.0, "stall", "controller", "nodes", seconds=90.0),
+        Disturbance(5.0, "reregister", what="n1", seconds=2.0),
+        Disturbance(12.0, "delete_pod", what="n1"),
+    )
+    left = []
+    found = simulate(
+        schedule(nodes, {**SPEC, "nodeDeadlineSeconds": 30}, *happens),
+        look=lambda world: left.extend(world.server.all(JOBS)),
+    )
+    assert not found.violations
+    assert not found.excused
+    assert not left

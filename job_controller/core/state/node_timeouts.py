@@ -21,7 +21,7 @@ from job_controller.core.state.first_seen import (
 )
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_exits import decidable_at, failed_record
-from job_controller.core.state.snapshot import Snapshot
+from job_controller.core.state.snapshot import Snapshot, merge_records
 
 # The time after which a pod on its node without a started task and without a known cause is
 # reported. A node that pulls an image looks the same, so such a node fails late: after
@@ -30,6 +30,8 @@ UNEXPLAINED_REPORT_AFTER: Final = timedelta(seconds=45)
 UNEXPLAINED_FACTOR: Final = 3
 # For how long after that a node that rejects its pods is read before it fails.
 REJECTED_LIMIT: Final = timedelta(minutes=2)
+# The same for a node whose time is over.
+LATE_LIMIT: Final = timedelta(minutes=2)
 
 # The reasons for which no object says why, by the kind of fact.
 SILENT_REASONS: Final[Mapping[str, NodeReason]] = {
@@ -134,3 +136,20 @@ def find_rejecting(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> 
         and since - REJECTED_LIMIT < sighting.first <= since
     }
     return {node.name: facts[node.uid] for node in nodes if node.uid in facts} if facts else {}
+
+
+def find_late(snapshot: Snapshot, now: datetime) -> frozenset[str]:
+    """Return the nodes that may fail now as they have not completed within their time.
+
+    It counts from the first pod. The machine may be a new one with the name of the old, and the
+    cache may not show that yet.
+    """
+    seconds = snapshot.job.spec.node_deadline_seconds
+    if seconds is None:
+        return frozenset()
+    since = now - timedelta(seconds=seconds)
+    return frozenset(
+        name
+        for name, record in merge_records(snapshot).items()
+        if record.active_since is not None and since - LATE_LIMIT < record.active_since <= since
+    )

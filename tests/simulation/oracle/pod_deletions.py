@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.oracle.facts import find_job, rollout_of
 from tests.simulation.oracle.invariant import Invariant
-from tests.simulation.oracle.shards import node_states
+from tests.simulation.oracle.shards import node_states, reports_of
 from tests.simulation.oracle.timeouts import TOLERANCE_SECONDS
 from tests.simulation.pod_status import task_status
 from tests.simulation.server import NODES, Raw
@@ -40,6 +40,9 @@ INVARIANTS = (
             "(guarantees.md, At least once).",
             "grace": "For a retry, after a task has ended whose evidence the terminator could not "
             "record: it looks failed (guarantees.md, At least once).",
+            "former node": "The node was registered again, and the controller's watch had not "
+            "shown that when it decided. What the pod did is on record for the former node of that "
+            "name, which had to lose its pod for it (guarantees.md, At least once).",
         },
     ),
 )
@@ -78,13 +81,13 @@ def judge_pod_deletion(world: World, pod: Raw) -> None:
     if has_failed and not is_kept:
         # Any pod of the node: none of them may run the task any more.
         return
-    if _is_excused(world, pod, raw):
+    if _is_excused(world, pod, raw, job_uid):
         return
     words = f"the pod of {node} is deleted for nothing{oracle.timeouts.skews()}"
     oracle.violate("pod deletion", words)
 
 
-def _is_excused(world: World, pod: Raw, node: Raw) -> bool:
+def _is_excused(world: World, pod: Raw, node: Raw, job_uid: str) -> bool:
     pod_at, node_at = (found["metadata"]["creationTimestamp"] for found in (pod, node))
     if pod_at < node_at:
         world.oracle.excuse("pod deletion", "clocks differ")
@@ -94,7 +97,29 @@ def _is_excused(world: World, pod: Raw, node: Raw) -> bool:
     if has_ended and _is_retry_drawn(world) and is_unread:
         world.oracle.excuse("pod deletion", "grace")
         return True
+    if _is_taken_for_former(world, pod, node, job_uid):
+        world.oracle.excuse("pod deletion", "former node")
+        return True
     return False
+
+
+def _is_taken_for_former(world: World, pod: Raw, node: Raw, job_uid: str) -> bool:
+    """Return whether the end of this very pod is on record for the node that the controller knew.
+
+    It did not know of the node that has the name now.
+    """
+    _, nodes_until = world.decided_on.get(job_uid, (0.0, 0.0))
+    if world.oracle.born[node["metadata"]["uid"]] < nodes_until:
+        return False
+    spec, name = world.oracle.completion.newest(job_uid), pod["spec"]["meant_for"]
+    if _has_failed_on_record(world, pod, job_uid):
+        return bool(spec.get("failurePolicy", {}).get("pods") != "Keep")
+    entries = ((each.get("evidence") or {}).get(name, {}) for each in reports_of(world, job_uid))
+    has_completed = any(
+        entry.get("podUID") == pod["metadata"]["uid"] and entry.get("completedAt")
+        for entry in entries
+    )
+    return has_completed and (spec.get("completion", {}).get("release", False) or _has_ended(pod))
 
 
 def _is_retried(world: World, pod: Raw, job_uid: str) -> bool:
@@ -158,8 +183,11 @@ def _has_failed_on_record(world: World, pod: Raw, job_uid: str) -> bool:
 def _has_exited_after_token(world: World, pod: Raw, job_uid: str) -> bool:
     """Return whether the ledger names this pod, and its task has ended there at least once."""
     entry = world.oracle.evidence.entered.get((job_uid, pod["spec"]["meant_for"]))
-    if entry is None or entry[1] != pod["metadata"]["name"]:
-        return False
+    return entry is not None and entry[1] == pod["metadata"]["name"] and _has_ended(pod)
+
+
+def _has_ended(pod: Raw) -> bool:
+    """Return whether the task has ended in the pod at least once."""
     task = task_status(pod)
     states = (task.get("state") or {}, task.get("lastState") or {})
     return any("terminated" in state for state in states)
