@@ -66,6 +66,9 @@ class PodActions:
         node is not known yet. A read that starts after the pod was seen has it. If the ledger has a
         completion of the node's name under another UID, the cache of nodes may be the older one:
         such a node is read, too. In a rollout, the turn of the node has to be there.
+
+        A node that had to be cordoned is read as well: another one of its name is not. Raises
+        Conflict for it, so that nothing else is recorded of it until the cache has that one.
         """
         reports = await self._read_reports(job)
         done, records = self._completed_nodes(job, reports), merge_records(reports)
@@ -82,9 +85,17 @@ class PodActions:
             elif completed_uid != action.node_uids[pod.node_name]:
                 doubtful.append(pod)
         await self._for_each_pod(partial(self._add_if_registered_again, done, due), doubtful)
+        others: list[Pod] = []
+        if job.spec.cordons:
+            due, prepared = [], due
+            check = partial(self._add_if_prepared, action.node_uids, due, others)
+            await self._for_each_pod(check, prepared)
         async with self._exclusive.reserved(job, due) as free:
             await self._for_each_pod(partial(self._remove_gate, key), free)
         _log_started(free)
+        if others:
+            nodes = fold(sorted(pod.node_name for pod in others), limit=_NAMES_LIMIT)
+            raise Conflict(f"other nodes than those that were cordoned have the names {nodes}")
 
     async def delete(self, key: JobKey, action: DeletePods) -> None:
         """Delete pods; one that has not started only if it has not changed since."""
@@ -142,10 +153,21 @@ class PodActions:
         self, done: Mapping[str, str], due: list[Pod], pod: Pod
     ) -> None:
         """Add a pod to those that are due, unless its node is the very one that has completed."""
-        found = await self._writer.client.find(NODES, pod.node_name)
-        node = parse_node(found.item) if found.item is not None else None
-        if node is not None and node.uid != done[pod.node_name]:
+        uid = await self._find_node_uid(pod.node_name)
+        if uid and uid != done[pod.node_name]:
             due.append(pod)
+
+    async def _add_if_prepared(
+        self, uids: Mapping[str, str], due: list[Pod], others: list[Pod], pod: Pod
+    ) -> None:
+        """Add a pod to those that are due, or to `others` if its node is not the prepared one."""
+        uid = await self._find_node_uid(pod.node_name)
+        (due if uid in {"", uids[pod.node_name]} else others).append(pod)
+
+    async def _find_node_uid(self, name: str) -> str:
+        """Return the UID of the node as the API server has it, "" if there is none."""
+        found = await self._writer.client.find(NODES, name)
+        return parse_node(found.item).uid if found.item is not None else ""
 
     async def _for_each_pod(
         self, act: Callable[[Pod], Awaitable[None]], pods: Iterable[Pod]

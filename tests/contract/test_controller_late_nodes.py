@@ -6,7 +6,16 @@ import pytest
 
 from daemonset_job.kube.client.resource import NODES, PODS
 from tests.contract.controller_cluster import FakeCluster, gated, running, until, virtual_clock
-from tests.contract.test_controller_drains import is_clean, is_cordoned, is_started
+from tests.contract.test_controller_drains import (
+    BUDGET,
+    DRAIN,
+    EVICTION,
+    is_clean,
+    is_cordoned,
+    is_started,
+    put_pod,
+    record,
+)
 
 __all__ = ["virtual_clock"]
 
@@ -18,19 +27,27 @@ def cluster(server):
     return FakeCluster(server, "a")
 
 
-async def test_no_gate_is_removed_for_a_cordon_that_only_the_cache_has(server, cluster):
-    """The pod of a node goes, the node is uncordoned, and the next pod comes at once."""
-    opened = []
+@pytest.fixture
+def opened(server):
+    """Whether the node was cordoned whenever a pod without a gate was changed."""
+    found = []
 
     def look(event):
         raw = event.new
-        if event.type == "MODIFIED" and raw.get("kind") == "Pod" and not gated(raw):
-            opened.append(is_cordoned(server))
+        is_own = raw.get("kind") == "Pod" and raw["metadata"]["namespace"] == "default"
+        if event.type == "MODIFIED" and is_own and not gated(raw):
+            found.append(is_cordoned(server))
 
+    server.storage.listeners.append(look)
+    return found
+
+
+async def test_no_gate_is_removed_for_a_cordon_that_only_the_cache_has(server, cluster, opened):
+    """The pod of a node goes, the node is uncordoned, and the next pod comes at once."""
     async with running(server):
         cluster.apply(cordon=True)
         await until(lambda: is_started(cluster))
-        server.storage.listeners.append(look)
+        opened.clear()
         server.silence_watches(NODES)
         cluster.plays = False
         server.remove(PODS, cluster.pod("a")["metadata"]["name"])
@@ -38,6 +55,30 @@ async def test_no_gate_is_removed_for_a_cordon_that_only_the_cache_has(server, c
         cluster.plays = True
         await asyncio.sleep(0)
         server.patch(NODES, "a", {"metadata": {"labels": {"x": "y"}}}, "")
+        await until(lambda: is_started(cluster), 600)
+        assert opened
+        assert all(opened)
+
+
+async def test_no_gate_is_removed_for_the_cordon_of_a_former_node(server, cluster, opened):
+    """A new machine takes the name of the node that is drained, and the watch of nodes is late."""
+    put_pod(server)
+    server.fail_next("POST", EVICTION, 429, 10_000, message=BUDGET)
+    async with running(server):
+        cluster.apply(**DRAIN)
+        await until(lambda: record(server).get("reason") == "DrainBlocked")
+        server.silence_watches(NODES)
+        cluster.plays = False
+        server.remove(PODS, "web-1", "shop")
+        server.remove(PODS, cluster.pod("a")["metadata"]["name"])
+        server.remove(NODES, "a", "")
+        cluster.join("a")
+        cluster.plays = True
+        server.patch(NODES, "a", {"metadata": {"labels": {"x": "y"}}}, "")
+        before = len(server.requests)
+        await asyncio.sleep(20)
+        assert not opened
+        assert len(server.requests) < before + 100
         await until(lambda: is_started(cluster), 600)
         assert opened
         assert all(opened)

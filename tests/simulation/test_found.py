@@ -712,3 +712,15 @@ def test_a_node_that_is_registered_again_has_its_whole_time():
     assert not found.violations
     assert not found.excused
     assert not left
+
+
+def test_a_node_that_is_registered_again_is_cordoned_before_its_task_starts():
+    """Its name was drained for the former node, and the controller did not know of the new one."""
+    nodes = NodePlan("n0", (Task("done", 3.0),)), NodePlan("n1", (Task("done", 3.0),))
+    happens = (
+        Disturbance(20.0, "stall", "controller", "nodes", seconds=90.0),
+        Disturbance(21.0, "reregister", what="n1", seconds=2.0),
+    )
+    drawn = schedule(nodes, {**SPEC, "drain": {"timeoutSeconds": 60}}, *happens)
+    web = Workload("web", healthy=1)
+    assert not simulate(replace(drawn, workloads=(web,))).violations
