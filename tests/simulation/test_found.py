@@ -724,3 +724,32 @@ def test_a_node_that_is_registered_again_is_cordoned_before_its_task_starts():
     drawn = schedule(nodes, {**SPEC, "drain": {"timeoutSeconds": 60}}, *happens)
     web = Workload("web", healthy=1)
     assert not simulate(replace(drawn, workloads=(web,))).violations
+
+
+def test_a_pod_that_outlives_the_return_of_its_failed_node_does_not_complete_it():
+    """The node was down when its labels left, and they were back before it was up."""
+    assert not simulate(generate_schedule(7_815_975)).violations
+
+
+DEADLINE = {"nodeDeadlineSeconds": 12, "failurePolicy": {"pods": "Keep", "action": "Continue"}}
+
+
+@pytest.mark.parametrize("spec", [{}, DEADLINE], ids=["at work", "failed"])
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_a_node_whose_labels_left_and_came_back_while_it_was_down_runs_again(spec, is_exact):
+    """Its deleted pod prints the token as the machine comes up.
+
+    The pod of another node that cannot end either keeps the count from being exact.
+    """
+    nodes = NodePlan("n0", (Task("done", 60.0),)), NodePlan("n1", (Task("once", 20.0),))
+    standing = {"completion": {"policy": "Continuous"}}
+    selection = {"nodes": {"selector": {"matchLabels": {"zone": "a"}}}}
+    away = Disturbance(10.0, "down", what="n1", seconds=40.0)
+    labels = Disturbance(22.0, "relabel", what="n1", seconds=15.0)
+    other = (
+        Disturbance(8.0, "down", what="n0", seconds=60.0),
+        Disturbance(14.0, "delete_pod", what="n0"),
+    )
+    happens = (away, labels) if is_exact else (*other, away, labels)
+    found = simulate(schedule(nodes, {**SPEC, **standing, **selection, **spec}, *happens))
+    assert not found.violations

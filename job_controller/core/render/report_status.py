@@ -41,7 +41,7 @@ from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
 from job_controller.core.state.desired_count import find_selections
-from job_controller.core.state.due_again import has_left, stamp
+from job_controller.core.state.due_again import has_left, labels_left, mark_left, selection_of, stamp
 from job_controller.core.state.left_nodes import find_chosen
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
@@ -192,7 +192,7 @@ def _is_chosen_by_a_change(first: JobReport | None, record: NodeRecord) -> bool:
     had chosen it: see `find_completed_others`.
     """
     known = "" if first is None else first.selection_hash
-    return bool(known) and record.selection not in {"", known}
+    return bool(known) and selection_of(record) not in {"", known}
 
 
 def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecord]:
@@ -211,8 +211,11 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     for name, record in list(records.items()):
         # A deleted node is counted until its pod is gone, and then nothing shows that it began.
         is_deleted = name in opened and name not in snapshot.nodes
-        has_left = counts.is_exact or is_deleted or name in untaken
-        if name in counts.nodes or name in counts.absent or not has_left:
+        if name in counts.nodes or name in counts.absent:
+            continue
+        # A pod of another node that cannot end keeps a count from being exact for long.
+        is_unselected = counts.desired_is_current and labels_left(snapshot, name, record)
+        if not (counts.is_exact or is_deleted or is_unselected or name in untaken):
             continue
         entry = ledger.get(name)
         if entry is not None and entry.completes(record.uid):
@@ -237,6 +240,8 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
         elif record.state == NodeState.FAILED and not record.has_failed(retry):
             words = "the node left before its task was retried"
             records[name] = _removed(snapshot, name, record, words)
+        elif record.state == NodeState.FAILED and is_unselected:
+            records[name] = mark_left(record)
         elif record.state not in {NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED}:
             del records[name]
     records.update(counts.ending)

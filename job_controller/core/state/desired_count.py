@@ -15,7 +15,7 @@ from job_controller.core.desired.comparison import has_same_placement
 from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.absence import Absence
-from job_controller.core.state.due_again import ANOTHER_SELECTION, has_left
+from job_controller.core.state.due_again import ANOTHER_SELECTION, has_left, selection_of
 from job_controller.core.state.snapshot import Snapshot
 
 
@@ -276,7 +276,8 @@ def _left_by_itself(record: NodeRecord | None, selection: str, *, is_first: bool
     """
     if record is None:
         return is_first
-    is_same = record.selection == selection or (is_first and not record.selection)
+    chosen_by = selection_of(record)
+    is_same = chosen_by == selection or (is_first and not chosen_by)
     return has_left(record) or (bool(selection) and is_same)
 
 

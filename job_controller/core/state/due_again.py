@@ -32,6 +32,9 @@ _EARLIER_PODS: Final = 8
 _EARLIER_PODS_OF_COMPLETED: Final = 2
 # In a record for the hash of a selection that is not the newest one, and not known.
 ANOTHER_SELECTION: Final = "another"
+# In the record of a failed node, before the hash of the selection that its labels have left.
+# Nothing else shows that it was out when it comes back.
+_LEFT: Final = "left "
 # States in which nothing of the task has run, as long as no attempt is on record.
 _NOT_BEGUN: Final = frozenset({NodeState.WAITING, NodeState.REMOVED})
 
@@ -99,6 +102,32 @@ def has_left(record: NodeRecord) -> bool:
     return record.state == NodeState.COMPLETED and record.reason == NodeReason.LEFT_SELECTION
 
 
+def selection_of(record: NodeRecord) -> str:
+    """Return the selection that last chose the node, "" if that is not known."""
+    return record.selection.removeprefix(_LEFT)
+
+
+def labels_left(snapshot: Snapshot, name: str, record: NodeRecord) -> bool:
+    """Return whether labels have taken a node out, by the selection that the DaemonSet has.
+
+    The node has no pod, or one that is being deleted.
+    """
+    daemon_set, node, job = snapshot.owned_daemon_set, snapshot.nodes.get(name), snapshot.job
+    if not job.spec.is_continuous or daemon_set is None or node is None:
+        return False
+    return (
+        node.uid == record.uid
+        and daemon_set.nodes_hash == job.nodes_hash
+        and selection_of(record) in {"", job.selection_hash}
+        and not snapshot.affinity.matches(name, node.labels)
+    )
+
+
+def mark_left(record: NodeRecord) -> NodeRecord:
+    """Return the record of a failed node whose labels have left the selection."""
+    return replace(record, selection=f"{_LEFT}{selection_of(record)}")
+
+
 def is_stale(job: Job, pod: Pod, evidence: Evidence | None, record: NodeRecord | None) -> bool:
     """Return whether the pod of a node is to be replaced: the node is due, and not in this pod.
 
@@ -131,7 +160,7 @@ def stamp(
         return record
     known = base if base is not None and base.uid == record.uid else None
     observed = known.rerun if known is not None else ""
-    selection = known.selection if known is not None else ""
+    selection = selection_of(known) if known is not None else ""
     if chosen_by == job.selection_hash or not selection:
         selection = chosen_by
     earlier = known.earlier_pods if known is not None else ()
@@ -190,7 +219,7 @@ class _Finder:
         """Return the nodes that had left the selection, and match the present one."""
         daemon_set = self.snapshot.owned_daemon_set
         left = [
-            name for name, record in records.items() if has_left(record) or _was_removed(record)
+            name for name, record in records.items() if has_left(record) or _was_taken_out(record)
         ]
         if daemon_set is None or not left or daemon_set.nodes_hash != self._job.nodes_hash:
             return frozenset()
@@ -205,18 +234,23 @@ class _Finder:
     def is_back(self, name: str, record: NodeRecord, returned: frozenset[str]) -> bool:
         """Return whether the node left before it was known to have completed, and has come back.
 
-        It begins in another pod, since the one that it had is gone. That one may have completed it,
-        and the evidence of that may be late. One that only a taint took out has not left.
+        It begins in another pod, since the one that it had is gone, or is being deleted. That lasts
+        on a machine that is down. The pod may complete it yet, or the evidence that it did may be
+        late. A node that only a taint took out has not left. One that had failed stays failed.
         """
         return (
             name in returned
-            and _was_removed(record)
+            and _was_taken_out(record)
             and record.reason != NodeReason.UNTOLERATED_TAINT
             and record.pod_uid not in record.earlier_pods
             and self.snapshot.nodes[name].uid == record.uid
             and record.revision == self._job.revision
-            and record.selection in {"", self._job.selection_hash}
-            and all(pod.uid != record.pod_uid for pod in self._pods().get(name, ()))
+            and selection_of(record) in {"", self._job.selection_hash}
+            and all(
+                pod.is_terminating
+                for pod in self._pods().get(name, ())
+                if pod.uid == record.pod_uid
+            )
         )
 
     def is_due_again(
@@ -229,7 +263,7 @@ class _Finder:
         if has_left(record):
             if name not in returned:
                 return False
-            if record.selection in {"", self._job.selection_hash}:
+            if selection_of(record) in {"", self._job.selection_hash}:
                 return True
             # A change of the Job has taken it in, and not a change of its labels.
         if record.revision != self._job.revision and _has_begun(record):
@@ -259,7 +293,7 @@ class _Finder:
             failures=record.failures,
             omitted_failures=record.omitted_failures,
             revision=self._job.revision,
-            selection=record.selection,
+            selection=selection_of(record),
             rerun=self._job.rerun.id if self._job.rerun.names(name) else record.rerun,
             earlier_pods=self._earlier_pods(name, record, entry),
             # Its step has had it, whatever it does again: no other node gets a turn in its place.
@@ -305,8 +339,10 @@ class _Finder:
         return self._scheduled
 
 
-def _was_removed(record: NodeRecord) -> bool:
-    return record.state == NodeState.REMOVED and bool(record.pod_uid)
+def _was_taken_out(record: NodeRecord) -> bool:
+    """Return whether the node is known to have lost its pod before it was completed."""
+    is_out = record.state == NodeState.REMOVED or record.selection.startswith(_LEFT)
+    return is_out and bool(record.pod_uid)
 
 
 def _has_begun(record: NodeRecord) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from daemonset_job.api import names
+from daemonset_job.api.choices import PodPolicy
 from daemonset_job.api.job_spec import FailurePolicy
 from daemonset_job.api.node_changes import OnSuccess
 from daemonset_job.api.numbered import number_of
@@ -34,6 +35,8 @@ from tests.unit.core.standing_jobs import (
     request,
     standing,
 )
+
+NOT_READY = Taint("node.kubernetes.io/not-ready", "NoSchedule")
 
 
 def recorded(cluster: SampleCluster, node: str = "a") -> dict[str, Any]:
@@ -261,6 +264,92 @@ def test_evidence_from_before_a_node_left_and_came_back_does_not_complete_it() -
     complete(cluster, "a", 2)
     run(cluster)
     assert conditions(cluster)["Complete"][0] == "True"
+
+
+def label_while_away(cluster: SampleCluster, *, scheduled: int = 1) -> None:
+    """Node a is down, its labels leave and come back, and its deleted pod cannot end meanwhile."""
+    pod, inside = cluster.pods[0], cluster.nodes["a"]
+    down = replace(inside, ready=False, taints=(NOT_READY,))
+    configure(cluster)
+    cluster.pods.insert(0, replace(pod, is_terminating=True))
+    cluster.nodes["a"] = replace(down, labels={"configured": "yes"})
+    cluster.scheduled, cluster.misscheduled = scheduled, 1
+    run(cluster)
+    cluster.nodes["a"] = down
+    cluster.scheduled, cluster.misscheduled = 1, 0
+    run(cluster)
+    cluster.nodes["a"] = inside
+
+
+def end_pod_late(cluster: SampleCluster) -> None:
+    """Node a is up, and prints the token before its pod ends; another pod waits at the gate."""
+    cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
+    run(cluster)
+    del cluster.pods[0]
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+
+
+@pytest.mark.parametrize("scheduled", [1, 0], ids=["exact", "not exact"])
+def test_a_pod_that_could_not_end_does_not_complete_a_node_that_came_back(scheduled: int) -> None:
+    """Also if the count is not exact, as while the pod of another node cannot end either."""
+    cluster = standing("a", "b", completed=("b",))
+    change(cluster, nodes=UNCONFIGURED)
+    run(cluster)
+    label_while_away(cluster, scheduled=scheduled)
+    assert recorded(cluster)["earlierPods"] == ["pod-a-1"]
+    end_pod_late(cluster)
+    assert released(run(cluster)) == ["a"]
+    assert conditions(cluster).get("Complete", ("False",))[0] == "False"
+    complete(cluster, "a", 2)
+    run(cluster)
+    assert conditions(cluster)["Complete"][0] == "True"
+
+
+def failed_and_labelled() -> SampleCluster:
+    """Return a cluster whose node a had failed before its labels left, and has none of them now."""
+    policy = FailurePolicy(pods=PodPolicy.KEEP)
+    cluster = standing("a", "b", completed=("b",))
+    change(cluster, nodes=UNCONFIGURED, backoff_limit=0, failure_policy=policy)
+    cluster.pods[0] = replace(failing("a"), revision=cluster.job.revision)
+    run(cluster)
+    assert recorded(cluster)["state"] == "Failed"
+    return cluster
+
+
+def test_a_node_that_had_failed_and_came_back_is_not_completed_by_its_pod() -> None:
+    """Its return is no retry."""
+    cluster = failed_and_labelled()
+    label_while_away(cluster)
+    end_pod_late(cluster)
+    assert released(run(cluster)) == []
+    assert (recorded(cluster)["state"], recorded(cluster)["earlierPods"]) == ("Failed", ["pod-a-1"])
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+    cluster.job = replace(cluster.job, annotations={names.ANNOTATION_RETRY: "1"})
+    run(cluster)
+    assert released(run(cluster)) == ["a"]
+    complete(cluster, "a", 2)
+    run(cluster)
+    assert conditions(cluster)["Complete"][0] == "True"
+
+
+def test_a_node_that_had_failed_and_completes_while_it_is_out_runs_again_when_it_is_back() -> None:
+    """Its labels took it out: until then it counts, as any other completed node."""
+    cluster = failed_and_labelled()
+    configure(cluster)
+    run(cluster)
+    cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
+    run(cluster)
+    run(cluster)
+    assert (recorded(cluster)["state"], recorded(cluster)["reason"]) == (
+        "Completed",
+        "LeftSelection",
+    )
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    run(cluster)
+    assert released(run(cluster)) == ["a"]
 
 
 def test_evidence_from_before_a_completion_does_not_complete_the_newest_try() -> None:
