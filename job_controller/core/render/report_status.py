@@ -41,7 +41,13 @@ from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
 from job_controller.core.state.desired_count import find_selections
-from job_controller.core.state.due_again import has_left, labels_left, mark_left, selection_of, stamp
+from job_controller.core.state.due_again import (
+    has_left,
+    labels_left,
+    mark_left,
+    selection_of,
+    stamp,
+)
 from job_controller.core.state.left_nodes import find_chosen
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
