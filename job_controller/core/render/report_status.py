@@ -43,8 +43,8 @@ from job_controller.core.state.absence import complete_record, has_begun
 from job_controller.core.state.desired_count import find_selections
 from job_controller.core.state.due_again import (
     has_left,
-    labels_left,
-    mark_left,
+    has_left_by_labels,
+    mark_failed_left,
     selection_of,
     stamp,
 )
@@ -220,7 +220,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
         if name in counts.nodes or name in counts.absent:
             continue
         # A pod of another node that cannot end keeps a count from being exact for long.
-        is_unselected = counts.desired_is_current and labels_left(snapshot, name, record)
+        is_unselected = counts.desired_is_current and has_left_by_labels(snapshot, name, record)
         if not (counts.is_exact or is_deleted or is_unselected or name in untaken):
             continue
         entry = ledger.get(name)
@@ -247,7 +247,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
             words = "the node left before its task was retried"
             records[name] = _removed(snapshot, name, record, words)
         elif record.state == NodeState.FAILED and is_unselected:
-            records[name] = mark_left(record)
+            records[name] = mark_failed_left(record)
         elif record.state not in {NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED}:
             del records[name]
     records.update(counts.ending)

@@ -107,10 +107,11 @@ def selection_of(record: NodeRecord) -> str:
     return record.selection.removeprefix(_LEFT)
 
 
-def labels_left(snapshot: Snapshot, name: str, record: NodeRecord) -> bool:
+def has_left_by_labels(snapshot: Snapshot, name: str, record: NodeRecord) -> bool:
     """Return whether labels have taken a node out, by the selection that the DaemonSet has.
 
-    The node has no pod, or one that is being deleted.
+    The node has no pod, or one that is being deleted. If no reconcile has seen its labels match,
+    they may be newer than the cache, and have brought it in.
     """
     daemon_set, node, job = snapshot.owned_daemon_set, snapshot.nodes.get(name), snapshot.job
     if not job.spec.is_continuous or daemon_set is None or node is None:
@@ -118,12 +119,12 @@ def labels_left(snapshot: Snapshot, name: str, record: NodeRecord) -> bool:
     return (
         node.uid == record.uid
         and daemon_set.nodes_hash == job.nodes_hash
-        and selection_of(record) in {"", job.selection_hash}
+        and selection_of(record) == job.selection_hash
         and not snapshot.affinity.matches(name, node.labels)
     )
 
 
-def mark_left(record: NodeRecord) -> NodeRecord:
+def mark_failed_left(record: NodeRecord) -> NodeRecord:
     """Return the record of a failed node whose labels have left the selection."""
     return replace(record, selection=f"{_LEFT}{selection_of(record)}")
 

@@ -185,6 +185,25 @@ def test_a_node_that_completed_before_the_cache_had_it_join_is_not_due(
         assert completed(cluster) == (2, 1)
 
 
+def test_a_node_that_is_at_work_before_the_cache_has_it_join_has_not_left() -> None:
+    """Its pod is deleted, and what the task did there is in the ledger only later."""
+    cluster = standing("a", "b")
+    change(cluster, nodes=UNCONFIGURED)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
+    run(cluster)
+    del cluster.pods[0]
+    cluster.scheduled = 1
+    run(cluster)
+    assert (cluster.report_status or {})["nodeStates"]["a"]["state"] == "Active"
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
+    run(cluster)
+    cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.scheduled = 2
+    assert released(run(cluster)) == []
+    assert completed(cluster) == (2, 1)
+
+
 def test_a_node_that_left_without_a_record_counts_and_is_due_when_it_is_back() -> None:
     cluster = standing("a", "b")
     change(cluster, nodes=UNCONFIGURED)
