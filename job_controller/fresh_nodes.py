@@ -187,14 +187,16 @@ def find_nodes_to_confirm(
 ) -> list[Node]:
     """Return the nodes that are about to become unreachable or failed, or to free their place.
 
-    Those that have been read are left out. A place is one of a rollout. Nodes that the ledger knows
-    by another UID are among them, too.
+    Added are nodes whose pod the ledger has for another UID. Those that have been read are left
+    out. A place is one of a rollout.
     """
     limit = timedelta(seconds=snapshot.unreachable_seconds)
     nodes = [node for node in snapshot.nodes.values() if node.name not in read]
     away = nodes_not_ready_for(snapshot.seen, nodes, snapshot.job.retry_request, limit, now)
     lost = find_lost_ends(snapshot, nodes, now)
-    failing = find_rejecting(snapshot, nodes, now).keys() | find_late(snapshot, now)
+    # A node that is away does not fail for its time.
+    late = find_late(snapshot, nodes, now) - {node.name for node in away}
+    failing = find_rejecting(snapshot, nodes, now).keys() | late
     ended = [node for node in nodes if node.name in lost or node.name in failing]
     records = merge_records(snapshot) if away or ended else {}
     job = snapshot.job

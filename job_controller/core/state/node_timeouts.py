@@ -9,6 +9,7 @@ from typing import Final
 from daemonset_job.api.node import Node
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason
+from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import add_seconds
 from job_controller.core.state.causes import PERMANENT_REASONS
 from job_controller.core.state.first_seen import (
@@ -21,7 +22,8 @@ from job_controller.core.state.first_seen import (
 )
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_exits import decidable_at, failed_record
-from job_controller.core.state.snapshot import Snapshot, merge_records
+from job_controller.core.state.node_pods import current_pods
+from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
 # The time after which a pod on its node without a started task and without a known cause is
 # reported. A node that pulls an image looks the same, so such a node fails late: after
@@ -138,18 +140,32 @@ def find_rejecting(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> 
     return {node.name: facts[node.uid] for node in nodes if node.uid in facts} if facts else {}
 
 
-def find_late(snapshot: Snapshot, now: datetime) -> frozenset[str]:
-    """Return the nodes that may fail now as they have not completed within their time.
+def find_late(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> frozenset[str]:
+    """Return the names of those of the nodes that may fail now, as their time is over.
 
     It counts from the first pod. The machine may be a new one with the name of the old, and the
-    cache may not show that yet.
+    cache may not show that yet. A node that is done, or has no pod that may run, does not fail.
     """
     seconds = snapshot.job.spec.node_deadline_seconds
     if seconds is None:
         return frozenset()
-    since = now - timedelta(seconds=seconds)
+    since, records = now - timedelta(seconds=seconds), merge_records(snapshot)
+    late = {
+        node.name: node
+        for node in nodes
+        if (record := records.get(node.name)) is not None
+        and record.uid == node.uid
+        and record.state != NodeState.FAILED
+        and record.active_since is not None
+        and since - LATE_LIMIT < record.active_since <= since
+    }
+    if not late:
+        return frozenset()
+    ledger, pods = merge_evidence(snapshot), current_pods(snapshot)
     return frozenset(
         name
-        for name, record in merge_records(snapshot).items()
-        if record.active_since is not None and since - LATE_LIMIT < record.active_since <= since
+        for name, node in late.items()
+        if name in pods
+        and not pods[name].is_gated
+        and not ((entry := ledger.get(name)) is not None and entry.completes(node.uid))
     )

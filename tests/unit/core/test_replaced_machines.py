@@ -5,12 +5,23 @@ from datetime import timedelta
 
 import pytest
 
+from daemonset_job.api import names
 from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.times import format_time
 from job_controller.core.state.counting import count_nodes
+from job_controller.core.state.first_seen import Sighting, node_not_ready
 from job_controller.core.state.node_timeouts import LATE_LIMIT
 from job_controller.fresh_nodes import NodeRead, find_nodes_to_confirm
-from tests.unit.builders import NOW, done, make_cluster, make_job, make_node, make_pod, started
+from tests.unit.builders import (
+    NOW,
+    done,
+    gated_pod,
+    make_cluster,
+    make_job,
+    make_node,
+    make_pod,
+    started,
+)
 
 SECONDS = 60
 
@@ -79,3 +90,36 @@ def test_a_node_is_read_when_its_time_is_over(seconds, names):
 def test_a_node_whose_end_is_on_record_is_not_read_for_that(state):
     assert not find_nodes_to_confirm(late(SECONDS, state), NOW, {})
     assert not find_nodes_to_confirm(late(SECONDS, activeSince=""), NOW, {})
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [(), (gated_pod("a"),), (replace(make_pod("a"), is_terminating=True),)],
+    ids=["none", "gated", "terminating"],
+)
+def test_a_node_without_a_pod_that_may_run_is_not_read_for_its_time(pods):
+    """It would be read in each reconcile for two minutes, and with it a whole zone."""
+    snapshot = late(SECONDS)
+    others = tuple(pod for pod in snapshot.pods if pod.node_name != "a")
+    assert not find_nodes_to_confirm(replace(snapshot, pods=(*others, *pods)), NOW, {})
+
+
+def test_a_node_that_does_not_fail_for_its_time_is_not_read_for_it():
+    snapshot = late(SECONDS, "Unreachable")
+    down = make_node("a", ready=False, ready_changed_at=NOW)
+    since = Sighting(NOW - timedelta(hours=1))
+    away = replace(
+        snapshot, nodes={**snapshot.nodes, "a": down}, seen={node_not_ready(down, ""): since}
+    )
+    assert not find_nodes_to_confirm(away, NOW, {})
+    assert not find_nodes_to_confirm(late(SECONDS, uid="former"), NOW, {})
+    retried = replace(snapshot.job, annotations={names.ANNOTATION_RETRY: "1"})
+    failed = replace(late(SECONDS, "Failed"), job=retried)
+    assert not find_nodes_to_confirm(failed, NOW, {})
+
+
+def test_a_node_that_the_ledger_completes_is_not_read_for_its_time():
+    snapshot = late(SECONDS)
+    (report,) = snapshot.reports
+    done_already = replace(report, evidence={"a": done("a")})
+    assert not find_nodes_to_confirm(replace(snapshot, reports=(done_already,)), NOW, {})
