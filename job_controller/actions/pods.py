@@ -68,7 +68,7 @@ class PodActions:
         such a node is read, too. In a rollout, the turn of the node has to be there.
 
         A node that had to be cordoned is read as well: another one of its name is not. Raises
-        Conflict for it, so that nothing else is recorded of it until the cache has that one.
+        Conflict if it is gone, so that nothing else is recorded of it until the cache has that.
         """
         reports = await self._read_reports(job)
         done, records = self._completed_nodes(job, reports), merge_records(reports)
@@ -95,7 +95,7 @@ class PodActions:
         _log_started(free)
         if others:
             nodes = fold(sorted(pod.node_name for pod in others), limit=_NAMES_LIMIT)
-            raise Conflict(f"other nodes than those that were cordoned have the names {nodes}")
+            raise Conflict(f"nodes that were cordoned are gone, or registered again: {nodes}")
 
     async def delete(self, key: JobKey, action: DeletePods) -> None:
         """Delete pods; one that has not started only if it has not changed since."""
@@ -160,9 +160,12 @@ class PodActions:
     async def _add_if_prepared(
         self, uids: Mapping[str, str], due: list[Pod], others: list[Pod], pod: Pod
     ) -> None:
-        """Add a pod to those that are due, or to `others` if its node is not the prepared one."""
+        """Add a pod to those that are due, or to `others` if its node is not the prepared one.
+
+        That node may be gone. Without a gate, the pod would start on the next one of that name.
+        """
         uid = await self._find_node_uid(pod.node_name)
-        (due if uid in {"", uids[pod.node_name]} else others).append(pod)
+        (due if uid == uids[pod.node_name] else others).append(pod)
 
     async def _find_node_uid(self, name: str) -> str:
         """Return the UID of the node as the API server has it, "" if there is none."""

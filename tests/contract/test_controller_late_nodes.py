@@ -82,3 +82,25 @@ async def test_no_gate_is_removed_for_the_cordon_of_a_former_node(server, cluste
         await until(lambda: is_started(cluster), 600)
         assert opened
         assert all(opened)
+
+
+async def test_no_gate_is_removed_for_the_cordon_of_a_node_that_is_gone(server, cluster, opened):
+    """Its pod waits for any node of that name, and would start on the next one."""
+    put_pod(server)
+    server.fail_next("POST", EVICTION, 429, 10_000, message=BUDGET)
+    async with running(server):
+        cluster.apply(**DRAIN)
+        await until(lambda: record(server).get("reason") == "DrainBlocked")
+        server.silence_watches(NODES)
+        cluster.plays = False
+        server.remove(NODES, "a", "")
+        server.remove(PODS, "web-1", "shop")
+        before = len(server.requests)
+        await asyncio.sleep(20)
+        assert not is_started(cluster)
+        assert len(server.requests) < before + 100
+        cluster.join("a")
+        cluster.plays = True
+        server.patch(NODES, "a", {"metadata": {"labels": {"x": "y"}}}, "")
+        await until(lambda: opened, 600)
+        assert all(opened)
