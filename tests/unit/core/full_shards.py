@@ -50,7 +50,7 @@ def failed_record(message: str, **fields: Any) -> NodeRecord:
 # The further fields of a record of policy Continuous.
 CONTINUOUS: dict[str, Any] = {
     "revision": "1-0123456789abcdef",
-    "selection": "0123456789abcdef",
+    "selection": "left 0123456789abcdef",
     "rerun": "1-0123456789abcdef",
     "earlier_pods": tuple(str(n) * 36 for n in range(8)),
 }
