@@ -61,9 +61,10 @@ def _has_former_pod(snapshot: Snapshot, counts: NodeCounts) -> bool:
 def _lacks_pod(snapshot: Snapshot, counts: NodeCounts) -> bool:
     """Return whether the DaemonSet controller has counted a node that is due and has no pod.
 
-    Its count may be older than the caches, so there has to be such a node in them, too.
+    Its count may be older than the caches, so there has to be such a node in them, too. It has no
+    failed node that does not match any more.
     """
-    failed = set(find_failed_without_pod(snapshot, counts))
+    failed = counts.failed_without_pod.keys()
     if counts.missing <= len(failed):
         return False
     known = counts.nodes.keys() | counts.absent.keys() | failed

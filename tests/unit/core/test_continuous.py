@@ -125,6 +125,19 @@ def test_a_failed_node_whose_pod_is_replaced_is_not_due_and_hides_no_node_that_i
     assert conditions(cluster)["Complete"] == ("False", "NodesDue")
 
 
+def test_a_failed_node_that_has_left_hides_no_node_that_is_due() -> None:
+    cluster = joined(failed=True)
+    change(cluster, nodes=UNCONFIGURED)
+    cluster.nodes["b"] = replace(cluster.nodes["b"], labels={"configured": "yes"})
+    cluster.pods, cluster.desired, cluster.scheduled = cluster.pods[:1], 1, 1
+    c = cluster.nodes.pop("c")
+    run(cluster)
+    assert conditions(cluster)["Complete"][0] == "True"
+    cluster.nodes["c"], cluster.desired = c, 2
+    run(cluster)
+    assert conditions(cluster)["Complete"] == ("False", "NodesDue")
+
+
 def test_an_inexact_count_keeps_no_completion_of_an_older_revision() -> None:
     """The user changes what runs while a pod is created again: nothing shows yet who is due."""
     cluster = standing("a", completed=("a",))
