@@ -55,6 +55,7 @@ from job_controller.core.render.rollback import (
     rollback_events,
     with_rollback,
 )
+from job_controller.core.render.selections import record_selections
 from job_controller.core.render.shards import missing_shards
 from job_controller.core.render.turns import record_returned
 from job_controller.core.rollout.rollout_state import (
@@ -295,6 +296,7 @@ def _record_actions(
         late = record_late_starts(snapshot, record_changes(snapshot))
         late = record_rollback(snapshot, late, status, now)
         late = record_returned(snapshot, counts, late)
+        late = record_selections(snapshot, counts, late)
     actions: list[Action] = [
         WriteReportStatus(report.name, report.uid, body) for report, body in late
     ]

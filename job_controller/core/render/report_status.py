@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -27,6 +27,7 @@ from job_controller.core.render.node_list import build_node_list
 from job_controller.core.render.omitted_results import with_omitted_results
 from job_controller.core.render.record_texts import fit_record_texts
 from job_controller.core.render.run_history import with_history
+from job_controller.core.render.selections import mark_completed, mark_undone
 from job_controller.core.render.shard_size import has_room_for_list
 from job_controller.core.render.shards import assign_to_shards
 from job_controller.core.render.subscriptions import with_subscriptions
@@ -42,13 +43,10 @@ from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
 from job_controller.core.state.desired_count import find_selections
 from job_controller.core.state.due_again import (
-    has_left,
     has_left_by_labels,
-    mark_failed_left,
     selection_of,
     stamp,
 )
-from job_controller.core.state.left_nodes import find_chosen
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -205,8 +203,7 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
     """Return every node's record, also those of nodes that are no longer desired."""
     records, retry = merge_records(snapshot), snapshot.job.retry_request
     records.update(_completed_without_pod(snapshot, counts, records))
-    others = counts.completed_unselected | counts.completed_without_pod
-    records.update(_mark_left(snapshot, records, others))
+    records.update(mark_completed(snapshot, counts, records))
     records.update(_left_since(snapshot, records))
     recorded = reports_api.merge_records(snapshot.reports)
     ledger = merge_evidence(snapshot)
@@ -246,10 +243,9 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
         elif record.state == NodeState.FAILED and not record.has_failed(retry):
             words = "the node left before its task was retried"
             records[name] = _removed(snapshot, name, record, words)
-        elif record.state == NodeState.FAILED and is_unselected:
-            records[name] = mark_failed_left(record)
         elif record.state not in {NodeState.COMPLETED, NodeState.FAILED, NodeState.REMOVED}:
             del records[name]
+    records.update(mark_undone(snapshot, counts, records))
     records.update(counts.ending)
     records.update(counts.absent)
     records.update({name: node.record for name, node in counts.nodes.items()})
@@ -278,37 +274,6 @@ def _completed_without_pod(
         chosen_by = chosen.get(name, "")
         found[name] = stamp(snapshot.job, name, completed, known, chosen_by=chosen_by)
     return found
-
-
-def _mark_left(
-    snapshot: Snapshot, records: Mapping[str, NodeRecord], names: Iterable[str]
-) -> dict[str, NodeRecord]:
-    """Return the new records of completed nodes whose labels took them out of the selection.
-
-    `names` are completed nodes without a pod. A taint may keep it off, or it may be about to come.
-    The labels of a node in the cache may not have matched while it had its pod. Then they may be
-    newer than the cache, and have brought it in. It has left only if that pod is gone, and no other
-    one follows. Besides, the DaemonSet controller must have counted the nodes that match by the
-    cache: as many, and each has a pod, unless pods are refused.
-    """
-    daemon_set = snapshot.owned_daemon_set
-    if not snapshot.job.spec.is_continuous or daemon_set is None:
-        return {}
-    left = [
-        name
-        for name in names
-        if name in records
-        and not has_left(records[name])
-        and not snapshot.affinity.matches(name, snapshot.nodes[name].labels)
-    ]
-    doubtful = {name for name in left if not records[name].selection}
-    chosen = find_chosen(snapshot, snapshot.nodes) if doubtful else ()
-    if doubtful and daemon_set.is_observed and daemon_set.desired == len(chosen):
-        with_pods = {pod.node_name for pod in snapshot.pods}
-        if snapshot.failed_create_message or with_pods.issuperset(chosen):
-            doubtful &= with_pods
-    left = [name for name in left if name not in doubtful]
-    return {name: replace(records[name], reason=NodeReason.LEFT_SELECTION) for name in left}
 
 
 def _removed(snapshot: Snapshot, name: str, record: NodeRecord, message: str) -> NodeRecord:

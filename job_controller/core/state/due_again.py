@@ -32,8 +32,9 @@ _EARLIER_PODS: Final = 8
 _EARLIER_PODS_OF_COMPLETED: Final = 2
 # In a record for the hash of a selection that is not the newest one, and not known.
 ANOTHER_SELECTION: Final = "another"
-# In the record of a failed node, before the hash of the selection that its labels have left.
-# Nothing else shows that it was out when it comes back.
+# In the record of a node that has not completed, before the hash of the selection that its labels
+# have left. Nothing else shows that a failed node was out when it comes back, or that no change of
+# the Job has taken a node out.
 _LEFT: Final = "left "
 # States in which nothing of the task has run, as long as no attempt is on record.
 _NOT_BEGUN: Final = frozenset({NodeState.WAITING, NodeState.REMOVED})
@@ -124,9 +125,21 @@ def has_left_by_labels(snapshot: Snapshot, name: str, record: NodeRecord) -> boo
     )
 
 
-def mark_failed_left(record: NodeRecord) -> NodeRecord:
-    """Return the record of a failed node whose labels have left the selection."""
+def mark_undone_left(record: NodeRecord) -> NodeRecord:
+    """Return the record of a node that has not completed, and whose labels left the selection."""
     return replace(record, selection=f"{_LEFT}{selection_of(record)}")
+
+
+def keep_left(job: Job, record: NodeRecord) -> NodeRecord:
+    """Return the record of a node that does not match the Job's newest selection.
+
+    If its labels had left the one before, they have yet to come back to the newest one.
+    """
+    if record.selection.startswith(_LEFT):
+        return replace(record, selection=f"{_LEFT}{job.selection_hash}")
+    if has_left(record) and record.selection:
+        return replace(record, selection=job.selection_hash)
+    return record
 
 
 def is_stale(job: Job, pod: Pod, evidence: Evidence | None, record: NodeRecord | None) -> bool:

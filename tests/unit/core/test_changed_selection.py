@@ -35,6 +35,12 @@ def changed_back(*done_already: str) -> tuple[SampleCluster, DaemonSet]:
     return cluster, between
 
 
+def exclude(cluster: SampleCluster, *names: str) -> None:
+    """Have the Job exclude these nodes as well from now on."""
+    change(cluster, nodes=replace(cluster.job.spec.nodes, exclude=names))
+    cluster.job = replace(cluster.job, raw_spec={"nodes": {"exclude": list(names)}})
+
+
 def leave(cluster: SampleCluster) -> None:
     cluster.pods = [pod for pod in cluster.pods if pod.node_name != "a"]
     cluster.desired = cluster.scheduled = 1
@@ -256,6 +262,90 @@ def test_a_node_that_left_by_itself_is_not_due_again_when_a_change_takes_it_in()
     run(cluster)
     run(cluster)
     assert completed(cluster) == (2, 0)
+
+
+def test_a_node_that_left_is_due_when_its_labels_match_a_selection_asked_for_since() -> None:
+    """Neither the selection that it left nor the one after it chose the node: no change did."""
+    cluster = standing("a", "b", completed=("a", "b"))
+    change(cluster, nodes=UNCONFIGURED)
+    run(cluster)
+    a = cluster.nodes["a"]
+    cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
+    leave(cluster)
+    run(cluster)
+    exclude(cluster, "c")
+    run(cluster)
+    assert completed(cluster) == (2, 2)
+    cluster.nodes["a"] = a
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    run(cluster)
+    assert released(run(cluster)) == ["a"]
+    assert completed(cluster) == (2, 1)
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_node_that_left_at_work_runs_again_after_a_change_that_was_about_others(
+    is_late: bool,
+) -> None:
+    cluster = standing("a", "b", completed=("b",))
+    change(cluster, nodes=UNCONFIGURED)
+    run(cluster)
+    a = cluster.nodes["a"]
+    cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
+    leave(cluster)
+    run(cluster)
+    exclude(cluster, "c")
+    run(cluster)
+    late = replace(done("a"), revision=cluster.job.revision)
+    if not is_late:
+        cluster.evidence["a"] = late
+        run(cluster)
+        assert completed(cluster) == (2, 2)
+    cluster.nodes["a"] = a
+    cluster.evidence["a"] = late
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    run(cluster)
+    assert released(run(cluster)) == ["a"]
+    assert completed(cluster) == (2, 1)
+
+
+def test_a_node_that_a_change_has_chosen_while_its_pod_was_refused_leaves_by_itself() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    change(cluster, nodes=UNCONFIGURED)
+    run(cluster)
+    pods, a = cluster.pods, cluster.nodes["a"]
+    cluster.pods, cluster.scheduled = pods[1:], 1
+    exclude(cluster, "c")
+    run(cluster)
+    assert completed(cluster) == (2, 2)
+    cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
+    leave(cluster)
+    run(cluster)
+    assert completed(cluster) == (2, 2)
+    cluster.nodes["a"] = a
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    run(cluster)
+    assert released(run(cluster)) == ["a"]
+
+
+def test_a_change_that_takes_a_node_in_is_not_judged_before_the_daemon_set_has_it() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    change(cluster, nodes=UNCONFIGURED)
+    run(cluster)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
+    leave(cluster)
+    run(cluster)
+    before = cluster.daemon_set()
+    select(cluster, "a", "b")
+    run(cluster, daemon_set=before)
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    for _ in range(3):
+        assert released(run(cluster)) == []
+        assert completed(cluster) == (2, 2)
 
 
 def test_a_node_that_started_unseen_before_the_change_back_does_not_count() -> None:
