@@ -248,7 +248,9 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
                 world.ended_at.setdefault(end, world.loop.moment)
             if isinstance(action, WriteStatus) and action.status.phase == "Succeeded":
                 controller = world.processes["controller"]
-                uid, generation = snapshot.job.uid, snapshot.job.generation
+                uid = snapshot.job.uid
+                # None is left if a user has taken it away.
+                generation = action.status.observed_generation or snapshot.job.generation
                 completion = world.oracle.completion
                 completion.views[uid] = completion.view(controller, uid, generation)
         return plan

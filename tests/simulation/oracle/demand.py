@@ -33,6 +33,8 @@ class Demand:
     # UIDs of the nodes in whose records it is.
     recorded: set[str] = field(default_factory=set)
     is_known: bool = False
+    # Of labels that came back: whether the controller must have noticed that by now.
+    is_noticed: bool = False
     is_replaced: bool = False
 
     @property

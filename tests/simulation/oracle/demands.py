@@ -7,6 +7,10 @@ replaced binds only if it was there for KNOWN_SECONDS while nothing disturbed th
 does one whose revision was in the Job's status, and the newest one. A request binds, too, for a
 node whose record had it. Another demand may be met.
 
+Labels that came back bind only if that must have been noticed before they left again, and before an
+edit of the selection. They do not bind after an edit has taken the node in while they were away.
+Nor do they if they left, or came back, under another selection. Then a node may run again.
+
 A rerun request is about the nodes that the Job has at that time. For others it does not bind. A
 task that has started counts for a request if neither the controller's watch of pods nor the ledger
 had shown the start when it read the request. A start that was seen later, and before the report had
@@ -16,7 +20,7 @@ the request, may count or not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from daemonset_job.api.json_text import json_hash
@@ -47,6 +51,8 @@ class Demands:
     returns: dict[str, list[Demand]] = field(default_factory=dict)
     # By UIDs of a Job and of a node: when its labels left the selection; known as a Demand is.
     left: dict[tuple[str, str], Demand] = field(default_factory=dict)
+    # The same of nodes whose labels left or came back while the Job had another selection.
+    crossed: set[tuple[str, str]] = field(default_factory=set)
     pods: dict[str, PodFacts] = field(default_factory=dict)
     # What the status has, by the UID of a Job.
     revisions: dict[str, str] = field(default_factory=dict)
@@ -65,6 +71,8 @@ class Demands:
         if old is None or old["spec"]["image"] != image:
             demand = Demand(self.world.loop.moment, image, new["metadata"]["generation"])
             self._add(self.images[uid], demand)
+        if old is not None and intent.selection(old["spec"]) != intent.selection(new["spec"]):
+            self._note_selection(new)
         self._note_revision(uid, old or {}, new)
         before, after = (_annotation(raw) for raw in (old or {"metadata": {}}, new))
         if after != before:
@@ -87,6 +95,26 @@ class Demands:
         """Note that the labels of a node leave the selection of a Job."""
         self.left[key] = demand = Demand(self.world.loop.moment)
         self._note_later(demand)
+
+    def _note_selection(self, job: Raw) -> None:
+        """Note what an edit of the selection does with nodes that their labels have taken out.
+
+        That such a node is still out has to be known once more, unless the edit takes it in. If its
+        labels came back before that edit, it may run again.
+        """
+        uid, now = job["metadata"]["uid"], self.world.loop.moment
+        for node in self.world.server.all(NODES):
+            key = uid, node["metadata"]["uid"]
+            self._unbind_return(key)
+            if (away := self.left.get(key)) is None:
+                continue
+            is_taken_in, away.is_replaced = intent.matches(job["spec"], node), True
+            self.left[key] = replace(away, is_known=False, is_replaced=False)
+            if away.is_known and not is_taken_in:
+                self._note_later(self.left[key], since=now)
+            if is_taken_in and key in self.crossed:
+                nodes = {node["metadata"]["name"]: key[1]}
+                self.returns[uid].append(Demand(now, nodes=nodes))
 
     def _note_revision(self, uid: str, old: Raw, new: Raw) -> None:
         """Note that the controller has read what runs, if the status got another revision.
@@ -112,20 +140,21 @@ class Demands:
         demands.append(demand)
         self._note_later(demand)
 
-    def _note_later(self, demand: Demand) -> None:
+    def _note_later(self, demand: Demand, since: float | None = None) -> None:
         """Note after a while that the controller must have read a demand that is still there."""
+        since = demand.at if since is None else since
 
         def note() -> None:
-            controller, since = self.world.processes["controller"], demand.at
-            is_well = controller.is_up and controller.started_at < since
-            if (
-                not demand.is_replaced
-                and is_well
-                and self.world.undisturbed_from["controller"] < since
-            ):
+            if not demand.is_replaced and self._was_well(since):
                 demand.is_known = True
 
         self.world.loop.call_later(KNOWN_SECONDS, note)
+
+    def _was_well(self, since: float) -> bool:
+        """Return whether nothing has disturbed the controller since a moment."""
+        controller = self.world.processes["controller"]
+        is_well = controller.is_up and controller.started_at < since
+        return is_well and self.world.undisturbed_from["controller"] < since
 
     def node_written(self, old: Raw | None, new: Raw) -> None:
         """Note that the labels of a node leave the selection of a Job, or come back."""
@@ -138,11 +167,36 @@ class Demands:
                 continue
             was, is_ = (intent.matches(job["spec"], raw) for raw in (old, new))
             if was and not is_:
+                self._unbind_return(key)
                 self._leave(key)
-            elif is_ and not was and (away := self.left.pop(key, None)):
-                away.is_replaced = True
-                back = Demand(self.world.loop.moment, nodes={name: uid}, is_known=away.is_known)
-                self.returns[key[0]].append(back)
+            elif is_ and not was and (key in self.left or key in self.crossed):
+                self._come_back(key, name)
+            elif was == is_ and self._is_crossing(job, old, new):
+                self.crossed.add(key)
+
+    def _come_back(self, key: tuple[str, str], name: str) -> None:
+        """Note that the labels of a node come back to the selection of a Job."""
+        back = Demand(self.world.loop.moment, nodes={name: key[1]})
+        if away := self.left.pop(key, None):
+            away.is_replaced = True
+            back.is_known = away.is_known
+        self.returns[key[0]].append(back)
+
+        def note() -> None:
+            back.is_noticed = self._was_well(back.at)
+
+        self.world.loop.call_later(KNOWN_SECONDS, note)
+
+    def _unbind_return(self, key: tuple[str, str]) -> None:
+        """Note that labels leave again, or an edit chooses, which hides that they were back."""
+        for demand in self.returns[key[0]]:
+            if key[1] in demand.nodes.values() and not demand.is_noticed:
+                demand.is_known = False
+
+    def _is_crossing(self, job: Raw, old: Raw, new: Raw) -> bool:
+        """Return whether a node leaves, or comes to match, another selection that the Job had."""
+        specs = self.oracle.completion.specs[job["metadata"]["uid"]].values()
+        return any(intent.matches(each, old) != intent.matches(each, new) for each in specs)
 
     def pod_made(self, pod: Raw, job_uid: str) -> None:
         """Note a new pod of a Job.

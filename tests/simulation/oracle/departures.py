@@ -4,8 +4,9 @@ One that an edit of the Job took out does not count, nor one that had not comple
 when it left. Nor does one that came back, is due again, and is kept out by a taint or has left once
 more. If the return need not be known, its record says whether it is. Both answers are right if
 something was asked for, or taken back, while the controller did not have to know yet that the
-labels had left. So they are if no record could be written since a node completed that an edit took
-out: then nothing says which selection had chosen it.
+labels had left. So they are if labels left or came back while the Job had another selection. And so
+they are if no record could be written since a node completed that an edit took out: then nothing
+says which selection had chosen it.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def _counts_after_labels(world: World, uid: str, node: Raw) -> bool | None:
     """Return whether a node that matches no more counts; False: it may, None: it does not."""
     demands, oracle = world.oracle.demands, world.oracle
     name, node_uid = node["metadata"]["name"], node["metadata"]["uid"]
-    left = demands.left.get((uid, node_uid))
+    left, is_crossed = demands.left.get((uid, node_uid)), (uid, node_uid) in demands.crossed
     if left is None:  # an edit took it out
-        return False if _may_be_unrecorded(world, uid, name) else None
+        return False if is_crossed or _may_be_unrecorded(world, uid, name) else None
     is_met = oracle.has_met(uid, name, node_uid, demands.due(uid, name, node_uid, until=left.at))
     *_, entered_at = oracle.evidence.entered[uid, name]
     read_until = demands.unread_from(uid, name, entered_at, left.at)
@@ -64,7 +65,8 @@ def _counts_after_labels(world: World, uid: str, node: Raw) -> bool | None:
         return False if is_met or oracle.has_met(uid, name, node_uid, before) else None
     # An edit has taken it in since, and another one has taken it out.
     is_edited = any(intent.matches(spec, node) for spec in oracle.completion.specs[uid].values())
-    if left.is_known and not demands.is_asked_within(uid, name, left.at) and not is_edited:
+    is_asked = demands.is_asked_within(uid, name, left.at)
+    if left.is_known and not (is_asked or is_edited or is_crossed):
         return True if is_met else None
     now = demands.due(uid, name, node_uid)
     return False if is_met or oracle.has_met(uid, name, node_uid, now) else None
