@@ -15,6 +15,7 @@ from tests.simulation.defects import hides_refusals
 from tests.simulation.disturbances import PODS_END_SECONDS
 from tests.simulation.generator import generate_schedule
 from tests.simulation.mutants import ignores_nodes_without_pod
+from tests.simulation.oracle.facts import is_true
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task, Workload
 from tests.simulation.server import JOBS
@@ -753,3 +754,21 @@ def test_a_node_whose_labels_left_and_came_back_while_it_was_down_runs_again(spe
     happens = (away, labels) if is_exact else (*other, away, labels)
     found = simulate(schedule(nodes, {**SPEC, **standing, **selection, **spec}, *happens))
     assert not found.violations
+
+
+@pytest.mark.parametrize(("limit", "has_failed"), [("0", True), ("1", False)])
+def test_a_lower_limit_applies_to_the_end_that_a_reboot_brought(limit, has_failed):
+    """The node is back, and its next attempt is at work (seed 990102389)."""
+    nodes = NodePlan("n0"), NodePlan("n1", (Task("reboot", 40.0, times=1, away=3.0),))
+    left = []
+    found = simulate(
+        schedule(nodes, SPEC, Disturbance(70.0, "edit", "default/sample", limit, "backoffLimit")),
+        look=lambda world: left.extend(world.server.all(JOBS)),
+    )
+    assert not found.violations
+    assert [is_true(job, "Failed") for job in left] == [True] * has_failed
+
+
+def test_a_lower_limit_applies_while_the_node_is_away():
+    """Its task had rebooted it twice."""
+    assert not simulate(generate_schedule(990_102_389)).violations

@@ -193,6 +193,7 @@ class Oracle:
         self.corrections.job_written(old, new)
         self.deadlines.job_written(old, new)
         self.timeouts.job_written(old, new)
+        self.reboots.job_written(new)
         self.lifetime.job_written(old, new)
         self.rollbacks.job_written(old, new)
         for words in status_faults(old, new, self._world.clock.stamp()):

@@ -1,7 +1,7 @@
 """A node whose task reboots it has the time to come back that its Job names.
 
-`backoffLimit` may count the end that the reboot brings (docs/how-to/reboot-nodes.md). A node counts
-as away from when it is not Ready.
+`backoffLimit` may count the end that the reboot brings (docs/how-to/reboot-nodes.md). A lower one
+counts it later as well. A node counts as away from when it is not Ready.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Reboots:
     until: dict[tuple[str, str], float] = field(default_factory=dict)
     # The UIDs of the Jobs whose tasks rebooted a node, by its name.
     rebooters: dict[str, set[str]] = field(default_factory=dict)
+    # By UID of a Job: the tasks that rebooted their nodes, and at which attempt.
+    ends: dict[str, list[tuple[PodRun, int]]] = field(default_factory=dict)
 
     def task_reboots(self, run: PodRun) -> None:
         """Note that a task reboots its node, and whether that may fail it."""
@@ -50,7 +52,8 @@ class Reboots:
         key, away = (job_uid, run.machine.uid), run.task.away
         spec = self.oracle.completion.newest(job_uid)
         self.rebooters.setdefault(run.machine.name, set()).add(job_uid)
-        if away > allowed_seconds(spec) or self._is_last(run, spec):
+        self.ends.setdefault(job_uid, []).append((run, run.attempts))
+        if away > allowed_seconds(spec) or run.attempts > allowed_failures(spec):
             self.oracle.failures.allow_failure_of(run)
             self.until.pop(key, None)
         elif not self._is_disturbed(run):
@@ -60,9 +63,11 @@ class Reboots:
         """Whether another Job rebooted the node, which this one may call unreachable for that."""
         return bool(self.rebooters.get(node, set()) - {job_uid})
 
-    def _is_last(self, run: PodRun, spec: Raw) -> bool:
-        """Whether the node may have failed as often as it may by the end of this attempt."""
-        return run.attempts > int(spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT))
+    def job_written(self, job: Raw) -> None:
+        """Note which nodes have failed too often by the `backoffLimit` that a Job has now."""
+        for run, attempts in self.ends.get(job["metadata"]["uid"], ()):
+            if attempts > allowed_failures(job["spec"]):
+                self.oracle.failures.allow_failure_of(run)
 
     def _is_disturbed(self, run: PodRun) -> bool:
         """Whether anything else happens to the node, or to the fields that count for it."""
@@ -87,3 +92,8 @@ class Reboots:
 def allowed_seconds(spec: Raw) -> float:
     """Return how long a node may be away by a raw spec."""
     return float(spec.get("nodeUnreachableSeconds") or NODE_UNREACHABLE_GRACE_PERIOD_SECONDS)
+
+
+def allowed_failures(spec: Raw) -> int:
+    """Return how often the task may fail on a node by a raw spec before the node has failed."""
+    return int(spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT))
