@@ -17,6 +17,7 @@ from job_controller.core.state.absence import find_kept_off
 from job_controller.core.state.first_seen import (
     ObservedObjects,
     Sightings,
+    has_limits,
     shift_sightings,
     update_sightings,
 )
@@ -89,4 +90,5 @@ def observe(snapshot: Snapshot) -> ObservedObjects:
             if record.finished_in_pod
         },
         ended_by_rule=find_ends_of_rules(snapshot, pods.values()),
+        limits=has_limits(snapshot.job.spec),
     )

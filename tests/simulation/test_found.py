@@ -772,3 +772,30 @@ def test_a_lower_limit_applies_to_the_end_that_a_reboot_brought(limit, has_faile
 def test_a_lower_limit_applies_while_the_node_is_away():
     """Its task had rebooted it twice."""
     assert not simulate(generate_schedule(990_102_389)).violations
+
+
+@pytest.mark.parametrize(
+    ("field", "limit", "seconds", "reboots"),
+    [
+        ("backoffLimit", "0", 170.0, (70.0,)),
+        ("nodeDeadlineSeconds", "95", 80.0, (70.0, 140.0, 210.0)),
+    ],
+    ids=["backoffLimit", "nodeDeadlineSeconds"],
+)
+def test_a_lower_limit_does_not_fail_a_machine_for_the_former_one(field, limit, seconds, reboots):
+    """By it the former one had failed for more than two minutes, and the node was not read."""
+    nodes = NodePlan("n0"), NodePlan("n1", (Task("done", seconds),))
+    happens = (
+        *(Disturbance(at, "reboot", what="n1", seconds=3.0) for at in reboots),
+        Disturbance(230.0, "stall", "controller", "nodes", seconds=90.0),
+        Disturbance(234.0, "reregister", what="n1", seconds=2.0),
+        Disturbance(240.0, "edit", "default/sample", limit, field),
+        Disturbance(400.0, "stall", "terminator", "nodes", seconds=1.0),  # it runs until then
+    )
+    left = []
+    found = simulate(
+        schedule(nodes, {**SPEC, "nodeDeadlineSeconds": 400}, *happens),
+        look=lambda world: left.extend(world.server.all(JOBS)),
+    )
+    assert not found.violations
+    assert not left

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from daemonset_job.api.container import ended_count
+from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
@@ -33,6 +34,7 @@ _RESULTS_MISSING: Final = "results missing"
 _DRAINING: Final = "draining"
 _LEFT: Final = "left"
 _OWNED_FAILED: Final = "owned failed"
+_LIMITS: Final = "limits"
 BLOCKED: Final = "blocked"
 UNEXPLAINED: Final = "unexplained"
 UNSEEN: Final = "unseen by a scheduler"
@@ -88,6 +90,20 @@ Sightings = Mapping[Fact, Sighting]
 
 # The fact that the evidence of each node can be recorded.
 LEDGER_ROOM: Final = Fact("", "ledger room")
+
+
+def has_limits(spec: JobSpec) -> Fact:
+    """Return the fact that the Job has these limits, for which a node fails.
+
+    By lower ones a node may fail now for what was seen long ago.
+    """
+    return Fact("", _LIMITS, spec.backoff_limit, since=str(spec.node_deadline_seconds))
+
+
+def are_limits_new(seen: Sightings, spec: JobSpec, since: datetime) -> bool:
+    """Return whether this process has first seen the limits of the Job after that time."""
+    sighting = seen.get(has_limits(spec))
+    return sighting is not None and sighting.first > since
 
 
 def task_ended(pod: Pod, count: int) -> Fact:
@@ -206,7 +222,7 @@ class ObservedObjects:
     which an earlier one has not ended. `waiting`: see `placement_wait`. `failed_owned` are the UIDs
     of owned Jobs that have failed. `ended` is how many starts of the task have ended by the
     records, by the UID of the pod. `ended_by_rule` are the UIDs of pods with an end for which a
-    rule fails the node.
+    rule fails the node. `limits`: see `has_limits`.
     """
 
     pods: Mapping[str, Pod]
@@ -224,6 +240,7 @@ class ObservedObjects:
     failed_owned: Collection[str] = ()
     ended: Mapping[str, int] = field(default_factory=dict)
     ended_by_rule: Collection[str] = ()
+    limits: Fact | None = None
 
 
 def update_sightings(
@@ -272,8 +289,7 @@ def _facts_without_pod(observed: ObservedObjects) -> set[Fact]:
     # With a taint of its own condition only, the node is still desired.
     left = (observed.nodes[name] for name in observed.ending if name not in observed.tainted)
     holding |= {node_left(node) for node in left if not node.ready}
-    if observed.waiting is not None:
-        holding.add(observed.waiting)
+    holding |= {fact for fact in (observed.waiting, observed.limits) if fact is not None}
     return holding | {LEDGER_ROOM} if observed.has_ledger_room else holding
 
 

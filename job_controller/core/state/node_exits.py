@@ -17,7 +17,13 @@ from daemonset_job.api.pod import Pod
 from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
-from job_controller.core.state.first_seen import LEDGER_ROOM, Fact, ended_by_rule, task_ended
+from job_controller.core.state.first_seen import (
+    LEDGER_ROOM,
+    Fact,
+    are_limits_new,
+    ended_by_rule,
+    task_ended,
+)
 from job_controller.core.state.node_context import NodeInputs, RunContext, is_of_pod
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 from job_controller.core.text.sanitize import single_line
@@ -36,6 +42,7 @@ EXIT_LINES_GRACE: Final = timedelta(seconds=5)
 SANDBOX_GRACE: Final = timedelta(seconds=60)
 # How long after such an end the node is read from the API server before it fails. It fails after
 # UNREAD_LOG_GRACE, or later while there is no room in the ledger, or while the node cannot be read.
+# By a lower `backoffLimit` it fails later, too, and is read as long after that change.
 LOST_END_LIMIT: Final = timedelta(minutes=2)
 # The longest reason of a container's end that is quoted.
 REASON_LIMIT: Final = 64
@@ -175,6 +182,7 @@ def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> 
     limit = spec.backoff_limit
     # In mode Log a failure waits for room in the ledger, see `decidable_at`.
     room = snapshot.seen.get(LEDGER_ROOM) if spec.completion.mode == CompletionMode.LOG else None
+    are_new = are_limits_new(snapshot.seen, spec, now - LOST_END_LIMIT)
     records = merge_records(snapshot)
     ended = {name: r for name, r in records.items() if r.finished_in_pod > limit}
     pods = {
@@ -196,7 +204,8 @@ def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> 
             continue
         grace = _lost_end_grace(spec, pod, _was_read(ledger.get(node.name), end))
         since = (sighting, room) if room is not None else (sighting,)
-        if any(grace <= now - each.first < LOST_END_LIMIT for each in since):
+        may_fail_anew = are_new and grace <= now - sighting.first
+        if may_fail_anew or any(grace <= now - each.first < LOST_END_LIMIT for each in since):
             found[node.name] = LostEnd(end, grace)
     return found
 

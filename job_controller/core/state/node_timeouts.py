@@ -17,6 +17,7 @@ from job_controller.core.state.first_seen import (
     UNEXPLAINED,
     UNSEEN,
     Fact,
+    are_limits_new,
     not_starting,
     pods_rejected,
 )
@@ -32,7 +33,7 @@ UNEXPLAINED_REPORT_AFTER: Final = timedelta(seconds=45)
 UNEXPLAINED_FACTOR: Final = 3
 # For how long after that a node that rejects its pods is read before it fails.
 REJECTED_LIMIT: Final = timedelta(minutes=2)
-# The same for a node whose time is over.
+# The same for a node whose time is over, and since its Job has the deadline by which it is over.
 LATE_LIMIT: Final = timedelta(minutes=2)
 
 # The reasons for which no object says why, by the kind of fact.
@@ -150,6 +151,7 @@ def find_late(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> froze
     if seconds is None:
         return frozenset()
     since, records = now - timedelta(seconds=seconds), merge_records(snapshot)
+    are_new = are_limits_new(snapshot.seen, snapshot.job.spec, now - LATE_LIMIT)
     late = {
         node.name: node
         for node in nodes
@@ -157,7 +159,8 @@ def find_late(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> froze
         and record.uid == node.uid
         and record.state != NodeState.FAILED
         and record.active_since is not None
-        and since - LATE_LIMIT < record.active_since <= since
+        and record.active_since <= since
+        and (are_new or since - LATE_LIMIT < record.active_since)
     }
     if not late:
         return frozenset()

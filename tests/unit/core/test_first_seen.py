@@ -3,16 +3,21 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from daemonset_job.api.container import Container
+from daemonset_job.api.job_spec import JobSpec
 from job_controller.core.state.first_seen import (
     LEDGER_ROOM,
     ObservedObjects,
+    has_limits,
     not_starting,
     shift_sightings,
     task_ended,
     update_sightings,
 )
-from tests.unit.builders import NOW, gated_pod, make_node, make_pod
+from job_controller.sightings import observe
+from tests.unit.builders import NOW, gated_pod, make_cluster, make_job, make_node, make_pod
 
 NODE = make_node("a")
 PULLING = make_pod("a", container=Container("waiting", "ContainerCreating"))
@@ -125,6 +130,19 @@ def test_the_time_to_read_a_log_begins_when_a_token_in_it_can_be_recorded():
     assert seen[LEDGER_ROOM].first == later
     assert seen[task_ended(CRASHED, 1)].first == NOW
     assert LEDGER_ROOM not in update_sightings(seen, full, later)
+
+
+@pytest.mark.parametrize("change", [{"backoff_limit": 0}, {"node_deadline_seconds": 60}])
+def test_limits_are_seen_anew_once_one_changes(change):
+    spec, later = JobSpec(image="example/task:1"), NOW + timedelta(minutes=1)
+    cluster = make_cluster("a", job=make_job(spec=spec))
+    seen = update_sightings({}, observe(cluster.snapshot()), NOW)
+    assert update_sightings(seen, observe(cluster.snapshot()), later)[has_limits(spec)].first == NOW
+    lower = replace(spec, **change)
+    cluster.job = make_job(spec=lower)
+    seen = update_sightings(seen, observe(cluster.snapshot()), later)
+    assert seen[has_limits(lower)].first == later
+    assert has_limits(spec) not in seen
 
 
 def test_sightings_move_with_a_clock_that_is_set():

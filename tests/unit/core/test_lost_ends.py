@@ -11,7 +11,7 @@ from daemonset_job.api.evidence import Evidence
 from daemonset_job.api.job_spec import Completion, FailurePolicy, FailureRule
 from daemonset_job.api.node_record import NodeRecord
 from job_controller.core.state.counting import count_nodes
-from job_controller.core.state.first_seen import LEDGER_ROOM, Sighting, task_ended
+from job_controller.core.state.first_seen import LEDGER_ROOM, Sighting, has_limits, task_ended
 from job_controller.core.state.node_exits import find_lost_ends
 from tests.unit.builders import NOW, START, done, make_cluster, make_node, seen_before
 from tests.unit.core.node_states import OLD, SPEC, assess, with_container
@@ -24,16 +24,19 @@ UNSEEN_CODES = [(255, "Unknown"), (137, "ContainerStatusUnknown")]
 ALL_CODES = tuple(range(1, 256))
 
 
-def found(ended, room, container=UNSEEN, *, mode=CompletionMode.LOG, limit=0, **changes):
+def found(
+    ended, room, container=UNSEEN, *, mode=CompletionMode.LOG, limit=0, limited=None, **changes
+):
     """Return the nodes found; `ended` and `room` are seconds since the end and room were seen.
 
-    `changes` are of the pod.
+    So are `limited` for the limits of the Job. `changes` are of the pod.
     """
     cluster = make_cluster("a", "b")
     spec = replace(cluster.job.spec, backoff_limit=limit, completion=Completion(mode=mode))
     cluster.job = replace(cluster.job, spec=spec)
     cluster.pods[0] = replace(cluster.pods[0], container=container, **changes)
-    times = {task_ended(cluster.pods[0], 1): ended, LEDGER_ROOM: room}
+    ends = task_ended(cluster.pods[0], 1)
+    times = {ends: ended, LEDGER_ROOM: room, has_limits(spec): limited}
     seen = {
         fact: Sighting(NOW - timedelta(seconds=seconds))
         for fact, seconds in times.items()
@@ -55,6 +58,14 @@ def test_a_node_is_read_from_when_it_may_fail_for_two_minutes(ended, expected):
 )
 def test_so_is_one_whose_failure_waited_for_room_in_the_ledger(room, expected):
     assert found(600, room) == expected
+
+
+@pytest.mark.parametrize(
+    ("ended", "limited", "expected"),
+    [(600, 0, {"a"}), (600, 119, {"a"}), (600, 120, set()), (29, 0, set()), (30, 600, {"a"})],
+)
+def test_so_is_one_that_fails_by_a_lower_limit_for_an_end_of_long_ago(ended, limited, expected):
+    assert found(ended, 600, limited=limited) == expected
 
 
 def test_no_node_is_read_that_has_further_attempts():

@@ -9,7 +9,7 @@ from daemonset_job.api import names
 from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.times import format_time
 from job_controller.core.state.counting import count_nodes
-from job_controller.core.state.first_seen import Sighting, node_not_ready
+from job_controller.core.state.first_seen import Sighting, has_limits, node_not_ready
 from job_controller.core.state.node_timeouts import LATE_LIMIT
 from job_controller.fresh_nodes import NodeRead, find_nodes_to_confirm
 from tests.unit.builders import (
@@ -84,6 +84,16 @@ def test_a_node_is_read_when_its_time_is_over(seconds, names):
     assert (count_nodes(snapshot, NOW).nodes["a"].state == "Failed") == (seconds >= SECONDS)
     again = replace(snapshot, nodes={**snapshot.nodes, "a": make_node("a", uid="another")})
     assert count_nodes(again, NOW).nodes["a"].state == "Active"
+
+
+@pytest.mark.parametrize(("limited", "names"), [(0, ["a"]), (119, ["a"]), (120, [])])
+def test_a_node_is_read_when_its_time_is_over_by_a_lower_limit(limited, names):
+    snapshot = late(SECONDS + 600)
+    since = Sighting(NOW - timedelta(seconds=limited))
+    snapshot = replace(snapshot, seen={has_limits(snapshot.job.spec): since})
+    assert names_of(find_nodes_to_confirm(snapshot, NOW, {})) == names
+    in_time = replace(late(SECONDS - 1), seen=snapshot.seen)
+    assert not find_nodes_to_confirm(in_time, NOW, {})
 
 
 @pytest.mark.parametrize("state", ["Failed", "Completed"])
