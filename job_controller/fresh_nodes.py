@@ -203,7 +203,7 @@ def find_nodes_to_confirm(
     away = [node for node in away if not _is_settled(job, node, records, _AWAY_OR_FAILED)]
     # One that is recorded as unreachable can still fail: a new machine may have its name.
     ended = [node for node in ended if not _is_settled(job, node, records, _FAILED)]
-    others = _find_disputed(snapshot, nodes)
+    others = _find_disputed(snapshot, read)
     return away + ended + others + find_nearly_given_up(snapshot, nodes, now)
 
 
@@ -237,18 +237,20 @@ def postpone_failed_reads(
     return replace(snapshot, seen=seen)
 
 
-def _find_disputed(snapshot: Snapshot, nodes: Iterable[Node]) -> list[Node]:
-    """Return those of the nodes whose pod the ledger has for another node of that name.
+def _find_disputed(snapshot: Snapshot, read: Collection[str]) -> list[Node]:
+    """Return the nodes, except those read, whose pod the ledger has for another one of that name.
 
     The watch of nodes of one of the two programs is late. If it is this one's, what the terminator
     has read in the log would not count, and the end of the task would look like a failure.
     """
-    by_name = {node.name: node for node in nodes}
     named = {
-        entry.pod_uid: by_name[name]
+        entry.pod_uid: node
         for report in snapshot.reports
         for name, entry in report.evidence.items()
-        if entry.pod_uid and name in by_name and entry.node_uid != by_name[name].uid
+        if entry.pod_uid
+        and name not in read
+        and (node := snapshot.nodes.get(name)) is not None
+        and entry.node_uid != node.uid
     }
     if not named:
         return []

@@ -60,21 +60,31 @@ async def test_no_gate_is_removed_for_a_cordon_that_only_the_cache_has(server, c
         assert all(opened)
 
 
-async def test_no_gate_is_removed_for_the_cordon_of_a_former_node(server, cluster, opened):
-    """A new machine takes the name of the node that is drained, and the watch of nodes is late."""
+async def block_drain(server, cluster):
+    """Have the drain of node a wait for a pod, and the watch of nodes be late from then on."""
     put_pod(server)
     server.fail_next("POST", EVICTION, 429, 10_000, message=BUDGET)
+    cluster.apply(**DRAIN)
+    await until(lambda: record(server).get("reason") == "DrainBlocked")
+    server.silence_watches(NODES)
+    cluster.plays = False
+
+
+def register_again(server, cluster):
+    """Have another machine take the name of node a; it has no cordon, and gets a pod."""
+    cluster.join("a")
+    cluster.plays = True
+    server.patch(NODES, "a", {"metadata": {"labels": {"x": "y"}}}, "")
+
+
+async def test_no_gate_is_removed_for_the_cordon_of_a_former_node(server, cluster, opened):
+    """A new machine takes the name of the node that is drained, and the watch of nodes is late."""
     async with running(server):
-        cluster.apply(**DRAIN)
-        await until(lambda: record(server).get("reason") == "DrainBlocked")
-        server.silence_watches(NODES)
-        cluster.plays = False
+        await block_drain(server, cluster)
         server.remove(PODS, "web-1", "shop")
         server.remove(PODS, cluster.pod("a")["metadata"]["name"])
         server.remove(NODES, "a", "")
-        cluster.join("a")
-        cluster.plays = True
-        server.patch(NODES, "a", {"metadata": {"labels": {"x": "y"}}}, "")
+        register_again(server, cluster)
         before = len(server.requests)
         await asyncio.sleep(20)
         assert not opened
@@ -86,21 +96,14 @@ async def test_no_gate_is_removed_for_the_cordon_of_a_former_node(server, cluste
 
 async def test_no_gate_is_removed_for_the_cordon_of_a_node_that_is_gone(server, cluster, opened):
     """Its pod waits for any node of that name, and would start on the next one."""
-    put_pod(server)
-    server.fail_next("POST", EVICTION, 429, 10_000, message=BUDGET)
     async with running(server):
-        cluster.apply(**DRAIN)
-        await until(lambda: record(server).get("reason") == "DrainBlocked")
-        server.silence_watches(NODES)
-        cluster.plays = False
+        await block_drain(server, cluster)
         server.remove(NODES, "a", "")
         server.remove(PODS, "web-1", "shop")
         before = len(server.requests)
         await asyncio.sleep(20)
         assert not is_started(cluster)
         assert len(server.requests) < before + 100
-        cluster.join("a")
-        cluster.plays = True
-        server.patch(NODES, "a", {"metadata": {"labels": {"x": "y"}}}, "")
+        register_again(server, cluster)
         await until(lambda: opened, 600)
         assert all(opened)

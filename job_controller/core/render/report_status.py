@@ -42,11 +42,7 @@ from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
 from job_controller.core.state.desired_count import find_selections
-from job_controller.core.state.due_again import (
-    has_left_by_labels,
-    selection_of,
-    stamp,
-)
+from job_controller.core.state.due_again import has_left_by_labels, selection_of, stamp
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -216,9 +212,13 @@ def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecor
         is_deleted = name in opened and name not in snapshot.nodes
         if name in counts.nodes or name in counts.absent:
             continue
-        # A pod of another node that cannot end keeps a count from being exact for long.
-        is_unselected = counts.desired_is_current and has_left_by_labels(snapshot, name, record)
-        if not (counts.is_exact or is_deleted or is_unselected or name in untaken):
+        if not (
+            counts.is_exact
+            or is_deleted
+            or name in untaken
+            # A pod of another node that cannot end keeps a count from being exact for long.
+            or (counts.desired_is_current and has_left_by_labels(snapshot, name, record))
+        ):
             continue
         entry = ledger.get(name)
         if entry is not None and entry.completes(record.uid):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
 
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_status import JobStatus
+from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import RolledBackReason
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
@@ -18,6 +19,7 @@ from daemonset_job.api.times import whole_seconds
 from job_controller.core.owned_jobs.rollback import RollbackState
 from job_controller.core.plan import Event
 from job_controller.core.render.job_status import set_conditions
+from job_controller.core.render.late_records import change_records
 from job_controller.core.render.report_status import reported_conditions
 from job_controller.core.render.run_history import append_history, rollback_entries
 from job_controller.core.render.timeline import build_timeline
@@ -97,28 +99,23 @@ def record_late_starts(
     shows that the node is one of the rollback, which a person may ask for later. Only the pod on
     record counts: its UID cannot be forged. `statuses` are reports that are written anyway.
     """
-    written = {report.uid: body for report, body in statuses}
     began = {
         pod.node_name: pod
         for pod in snapshot.all_pods
         if can_roll_back(snapshot.job) and has_started(pod)
     }
-    found = []
-    for report in snapshot.reports:
-        body = written.get(report.uid, report.status)
-        late = {
+
+    def find_late(records: Mapping[str, NodeRecord]) -> dict[str, NodeRecord]:
+        return {
             name: replace(record, attempts=1)
             for name, pod in began.items()
-            if (record := body.node_states.get(name)) is not None
+            if (record := records.get(name)) is not None
             and record.pod_uid == pod.uid
             and record.state != NodeState.COMPLETED
             and not record.attempts
         }
-        if late:
-            body = replace(body, node_states={**body.node_states, **late})
-        if late or report.uid in written:
-            found.append((report, body))
-    return found
+
+    return change_records(snapshot.reports, statuses, find_late)
 
 
 def rollback_events(job: Job, status: JobStatus) -> Iterator[Event]:

@@ -14,6 +14,7 @@ from daemonset_job.api.reasons import NodeReason
 from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState
+from job_controller.core.render.late_records import change_records
 from job_controller.core.state.desired_count import find_selections
 from job_controller.core.state.due_again import (
     has_left,
@@ -39,27 +40,18 @@ def record_selections(
     if not snapshot.job.spec.is_continuous:
         return list(statuses)
     marked = mark_completed(snapshot, counts, merge_records(snapshot))
-    bodies = {report.uid: body for report, body in statuses}
-    found = []
-    for report in snapshot.reports:
-        body = bodies.get(report.uid, report.status)
-        changed = {
+
+    def find_changed(records: Mapping[str, NodeRecord]) -> dict[str, NodeRecord]:
+        return {
             name: new
-            for name, record in body.node_states.items()
-            if name in marked
+            for name, record in records.items()
+            if (mark := marked.get(name)) is not None
             and record.state == NodeState.COMPLETED
             and record.uid == snapshot.nodes[name].uid
-            and (new := _with_selection(record, marked[name])) != record
+            and (new := replace(record, selection=mark.selection, reason=mark.reason)) != record
         }
-        if changed:
-            body = replace(body, node_states={**body.node_states, **changed})
-        if changed or report.uid in bodies:
-            found.append((report, body))
-    return found
 
-
-def _with_selection(record: NodeRecord, marked: NodeRecord) -> NodeRecord:
-    return replace(record, selection=marked.selection, reason=marked.reason)
+    return change_records(snapshot.reports, statuses, find_changed)
 
 
 def mark_completed(

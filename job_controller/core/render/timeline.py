@@ -14,11 +14,12 @@ from daemonset_job.api.history_entry import HistoryEntry
 from daemonset_job.api.job_status import Condition
 from daemonset_job.api.names import shorten
 from daemonset_job.api.node_record import NodeRecord
-from daemonset_job.api.reasons import HistoryReason, NodeReason
+from daemonset_job.api.reasons import HistoryReason
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import format_time
 from job_controller.core.render.node_failures import RETRY_LIMIT
+from job_controller.core.state.due_again import has_left
 from job_controller.core.text.sanitize import single_line
 
 # Kinds of problems that are listed one by one; `status.nodeStates` has every node.
@@ -139,8 +140,8 @@ def _problem_lines(records: Mapping[str, NodeRecord]) -> list[_Line]:
             key = "failed", failure.message, failure.retry
             groups.setdefault(key, []).append((name, failure.finished_at))
         if outcome := _outcome(record):
-            has_left = record.reason == NodeReason.LEFT_SELECTION
-            has_time = record.state in {NodeState.COMPLETED, NodeState.FAILED} and not has_left
+            is_over = record.state in {NodeState.COMPLETED, NodeState.FAILED}
+            has_time = is_over and not has_left(record)
             retry = shorten(record.retry, RETRY_LIMIT) if record.state == NodeState.FAILED else ""
             moment = record.finished_at if has_time else None
             groups.setdefault((*outcome, retry), []).append((name, moment))
@@ -216,7 +217,7 @@ def _alteration_lines(summary: ReportStatus, conditions: Iterable[Condition]) ->
 def _outcome(record: NodeRecord) -> tuple[str, str] | None:
     """Return the outcome of a node and its message, None for a node without problems."""
     match record.state:
-        case NodeState.COMPLETED if record.reason == NodeReason.LEFT_SELECTION:
+        case NodeState.COMPLETED if has_left(record):
             return "left the selection, still counted as completed", record.message
         case NodeState.FAILED | NodeState.REMOVED | NodeState.UNREACHABLE:
             return record.state.lower(), record.message

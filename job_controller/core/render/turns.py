@@ -11,6 +11,7 @@ from daemonset_job.api.report import JobReport
 from daemonset_job.api.report_status import ReportStatus
 from daemonset_job.api.states import NodeState
 from daemonset_job.api.times import whole_seconds
+from job_controller.core.render.late_records import change_records
 from job_controller.core.rollout.kept_nodes import find_unreturned, has_taken_turn
 from job_controller.core.rollout.rollout_state import RolloutState, keeps_turn
 from job_controller.core.state.node_counts import NodeCounts
@@ -58,20 +59,15 @@ def record_returned(
     are reports that are written anyway.
     """
     unreturned = find_unreturned(snapshot, counts)
-    bodies = {report.uid: body for report, body in statuses}
-    found = []
-    for report in snapshot.reports:
-        body = bodies.get(report.uid, report.status)
-        returned = {
+
+    def find_returned(records: Mapping[str, NodeRecord]) -> dict[str, NodeRecord]:
+        return {
             name: replace(record, turn_at=None, step=0)
-            for name, record in body.node_states.items()
+            for name, record in records.items()
             if record.step and record.pod_uid in unreturned
         }
-        if returned:
-            body = replace(body, node_states={**body.node_states, **returned})
-        if returned or report.uid in bodies:
-            found.append((report, body))
-    return found
+
+    return change_records(snapshot.reports, statuses, find_returned)
 
 
 def _set_aside_at(

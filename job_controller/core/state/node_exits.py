@@ -40,10 +40,11 @@ EXIT_LINES_GRACE: Final = timedelta(seconds=5)
 # A task whose sandbox has ended, too, was mostly killed with its pod. Then the status of the pod
 # says why, as soon as all of its containers have ended. Otherwise the kubelet starts both again.
 SANDBOX_GRACE: Final = timedelta(seconds=60)
-# How long after such an end the node is read from the API server before it fails. It fails after
-# UNREAD_LOG_GRACE, or later while there is no room in the ledger, or while the node cannot be read.
-# By a lower `backoffLimit` it fails later, too, and is read as long after that change.
-LOST_END_LIMIT: Final = timedelta(minutes=2)
+# For how long after a node may fail it is read from the API server before it does. For an end that
+# no kubelet saw it fails after UNREAD_LOG_GRACE, or later while there is no room in the ledger, or
+# while the node cannot be read. By a lower `backoffLimit` or `nodeDeadlineSeconds` it fails later,
+# too, and is read as long after that change.
+READ_LIMIT: Final = timedelta(minutes=2)
 # The longest reason of a container's end that is quoted.
 REASON_LIMIT: Final = 64
 # The longest message of a container's end that is quoted.
@@ -182,7 +183,7 @@ def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> 
     limit = spec.backoff_limit
     # In mode Log a failure waits for room in the ledger, see `decidable_at`.
     room = snapshot.seen.get(LEDGER_ROOM) if spec.completion.mode == CompletionMode.LOG else None
-    are_new = are_limits_new(snapshot.seen, spec, now - LOST_END_LIMIT)
+    are_new = are_limits_new(snapshot.seen, spec, now - READ_LIMIT)
     records = merge_records(snapshot)
     ended = {name: r for name, r in records.items() if r.finished_in_pod > limit}
     pods = {
@@ -205,7 +206,7 @@ def find_lost_ends(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> 
         grace = _lost_end_grace(spec, pod, _was_read(ledger.get(node.name), end))
         since = (sighting, room) if room is not None else (sighting,)
         may_fail_anew = are_new and grace <= now - sighting.first
-        if may_fail_anew or any(grace <= now - each.first < LOST_END_LIMIT for each in since):
+        if may_fail_anew or any(grace <= now - each.first < READ_LIMIT for each in since):
             found[node.name] = LostEnd(end, grace)
     return found
 

@@ -22,7 +22,7 @@ from job_controller.core.state.first_seen import (
     pods_rejected,
 )
 from job_controller.core.state.node_context import NodeInputs, RunContext
-from job_controller.core.state.node_exits import decidable_at, failed_record
+from job_controller.core.state.node_exits import READ_LIMIT, decidable_at, failed_record
 from job_controller.core.state.node_pods import current_pods
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -31,10 +31,6 @@ from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_r
 # UNEXPLAINED_FACTOR times the start timeout.
 UNEXPLAINED_REPORT_AFTER: Final = timedelta(seconds=45)
 UNEXPLAINED_FACTOR: Final = 3
-# For how long after that a node that rejects its pods is read before it fails.
-REJECTED_LIMIT: Final = timedelta(minutes=2)
-# The same for a node whose time is over, and since its Job has the deadline by which it is over.
-LATE_LIMIT: Final = timedelta(minutes=2)
 
 # The reasons for which no object says why, by the kind of fact.
 SILENT_REASONS: Final[Mapping[str, NodeReason]] = {
@@ -136,7 +132,7 @@ def find_rejecting(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> 
         if fact.kind == REJECTED
         and fact.retry == retry
         and sighting.gone_at is None
-        and since - REJECTED_LIMIT < sighting.first <= since
+        and since - READ_LIMIT < sighting.first <= since
     }
     return {node.name: facts[node.uid] for node in nodes if node.uid in facts} if facts else {}
 
@@ -151,7 +147,7 @@ def find_late(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> froze
     if seconds is None:
         return frozenset()
     since, records = now - timedelta(seconds=seconds), merge_records(snapshot)
-    are_new = are_limits_new(snapshot.seen, snapshot.job.spec, now - LATE_LIMIT)
+    are_new = are_limits_new(snapshot.seen, snapshot.job.spec, now - READ_LIMIT)
     late = {
         node.name: node
         for node in nodes
@@ -160,7 +156,7 @@ def find_late(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> froze
         and record.state != NodeState.FAILED
         and record.active_since is not None
         and record.active_since <= since
-        and (are_new or since - LATE_LIMIT < record.active_since)
+        and (are_new or since - READ_LIMIT < record.active_since)
     }
     if not late:
         return frozenset()

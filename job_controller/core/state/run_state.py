@@ -20,11 +20,7 @@ from daemonset_job.api.states import ConditionType, NodeState, Phase
 from daemonset_job.api.times import add_seconds
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.added_nodes import adds_nodes
-from job_controller.core.state.failure_budget import (
-    count_failures,
-    has_share,
-    is_within_budget,
-)
+from job_controller.core.state.failure_budget import count_failures, has_share, is_within_budget
 from job_controller.core.state.joined_nodes import find_failed_without_pod, has_joined
 from job_controller.core.state.node_changes import has_pending_changes
 from job_controller.core.state.node_counts import NodeCounts

@@ -9,7 +9,7 @@ from daemonset_job.api.job_spec import Completion, NodeSelection
 from daemonset_job.api.node_totals import NodeTotals
 from daemonset_job.api.revision import find_revision
 from job_controller.core.plan import DeletePods, Plan, RemoveSchedulingGates
-from tests.unit.builders import SampleCluster, done, make_cluster
+from tests.unit.builders import SampleCluster, done, gated_pod, make_cluster
 from tests.unit.core.runs import acts
 
 CONTINUOUS = Completion(policy=CompletionPolicy.CONTINUOUS)
@@ -64,6 +64,13 @@ def configure(cluster: SampleCluster) -> None:
     cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
     cluster.pods = cluster.pods[1:]
     cluster.desired = cluster.scheduled = 1
+
+
+def unconfigure(cluster: SampleCluster, *, desired: int = 2) -> None:
+    """Remove that label: node a matches again, and another pod of it waits at the gate."""
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = desired
 
 
 def totals_of(cluster: SampleCluster) -> NodeTotals:

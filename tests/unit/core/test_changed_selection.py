@@ -12,11 +12,13 @@ from tests.unit.core.runs import run
 from tests.unit.core.standing_jobs import (
     UNCONFIGURED,
     change,
+    configure,
     released,
     request,
     select,
     standing,
     totals_of,
+    unconfigure,
 )
 
 
@@ -105,8 +107,7 @@ def test_a_node_that_left_is_on_record_before_the_daemon_set_knows_it() -> None:
     cluster = standing("a", "b", completed=("a",))
     change(cluster, nodes=UNCONFIGURED)
     run(cluster)
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
-    leave(cluster)
+    configure(cluster)
     cluster.misscheduled = 1
     run(cluster)
     assert completed(cluster) == (2, 1)
@@ -142,9 +143,7 @@ def test_a_node_that_left_before_its_first_record_is_due_when_it_is_back() -> No
     leave(cluster)
     run(cluster)
     assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") == "LeftSelection"
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
-    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
-    cluster.desired = cluster.scheduled = 2
+    unconfigure(cluster)
     run(cluster)
     run(cluster)
     assert completed(cluster) == (2, 1)
@@ -213,15 +212,13 @@ def test_a_node_that_is_at_work_before_the_cache_has_it_join_has_not_left() -> N
 def test_a_node_that_left_without_a_record_counts_and_is_due_when_it_is_back() -> None:
     cluster = standing("a", "b")
     change(cluster, nodes=UNCONFIGURED)
-    a, running = cluster.nodes["a"], make_pod("b", revision=cluster.job.revision)
-    cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
+    running = make_pod("b", revision=cluster.job.revision)
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
     cluster.pods, cluster.desired, cluster.scheduled = [running], 1, 1
     cluster.evidence = {"a": replace(done("a"), revision=cluster.job.revision)}
     run(cluster)
     assert completed(cluster) == (2, 1)
-    cluster.nodes["a"] = a
-    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
-    cluster.desired = cluster.scheduled = 2
+    unconfigure(cluster)
     run(cluster)
     run(cluster)
     assert completed(cluster) == (2, 0)
@@ -232,9 +229,7 @@ def test_refused_pods_do_not_keep_a_node_from_having_left() -> None:
     cluster.failed_create_message = "exceeded quota"
     run(cluster)
     assert (cluster.report_status or {})["nodeStates"]["a"]["reason"] == "LeftSelection"
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
-    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
-    cluster.desired = cluster.scheduled = 3
+    unconfigure(cluster, desired=3)
     run(cluster)
     assert completed(cluster) == (3, 0)
 
@@ -269,16 +264,12 @@ def test_a_node_that_left_is_due_when_its_labels_match_a_selection_asked_for_sin
     cluster = standing("a", "b", completed=("a", "b"))
     change(cluster, nodes=UNCONFIGURED)
     run(cluster)
-    a = cluster.nodes["a"]
-    cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
-    leave(cluster)
+    configure(cluster)
     run(cluster)
     exclude(cluster, "c")
     run(cluster)
     assert completed(cluster) == (2, 2)
-    cluster.nodes["a"] = a
-    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
-    cluster.desired = cluster.scheduled = 2
+    unconfigure(cluster)
     run(cluster)
     assert released(run(cluster)) == ["a"]
     assert completed(cluster) == (2, 1)
@@ -291,9 +282,7 @@ def test_a_node_that_left_at_work_runs_again_after_a_change_that_was_about_other
     cluster = standing("a", "b", completed=("b",))
     change(cluster, nodes=UNCONFIGURED)
     run(cluster)
-    a = cluster.nodes["a"]
-    cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
-    leave(cluster)
+    configure(cluster)
     run(cluster)
     exclude(cluster, "c")
     run(cluster)
@@ -302,10 +291,8 @@ def test_a_node_that_left_at_work_runs_again_after_a_change_that_was_about_other
         cluster.evidence["a"] = late
         run(cluster)
         assert completed(cluster) == (2, 2)
-    cluster.nodes["a"] = a
     cluster.evidence["a"] = late
-    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
-    cluster.desired = cluster.scheduled = 2
+    unconfigure(cluster)
     run(cluster)
     assert released(run(cluster)) == ["a"]
     assert completed(cluster) == (2, 1)
@@ -315,18 +302,15 @@ def test_a_node_that_a_change_has_chosen_while_its_pod_was_refused_leaves_by_its
     cluster = standing("a", "b", completed=("a", "b"))
     change(cluster, nodes=UNCONFIGURED)
     run(cluster)
-    pods, a = cluster.pods, cluster.nodes["a"]
-    cluster.pods, cluster.scheduled = pods[1:], 1
+    cluster.pods, cluster.scheduled = cluster.pods[1:], 1
     exclude(cluster, "c")
     run(cluster)
     assert completed(cluster) == (2, 2)
-    cluster.nodes["a"] = replace(a, labels={"configured": "yes"})
+    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
     leave(cluster)
     run(cluster)
     assert completed(cluster) == (2, 2)
-    cluster.nodes["a"] = a
-    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
-    cluster.desired = cluster.scheduled = 2
+    unconfigure(cluster)
     run(cluster)
     assert released(run(cluster)) == ["a"]
 
@@ -335,8 +319,7 @@ def test_a_change_that_takes_a_node_in_is_not_judged_before_the_daemon_set_has_i
     cluster = standing("a", "b", completed=("a", "b"))
     change(cluster, nodes=UNCONFIGURED)
     run(cluster)
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={"configured": "yes"})
-    leave(cluster)
+    configure(cluster)
     run(cluster)
     before = cluster.daemon_set()
     select(cluster, "a", "b")
@@ -401,9 +384,7 @@ def test_a_node_that_a_late_cache_has_not_seen_join_runs_what_is_asked_for(what:
     cluster = joined_unseen()
     ask(cluster, what)
     run(cluster)
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
-    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
-    cluster.desired = cluster.scheduled = 2
+    unconfigure(cluster)
     run(cluster)
     assert released(run(cluster)) == ["a"]
     assert completed(cluster) == (2, 0)

@@ -38,6 +38,7 @@ from tests.unit.core.standing_jobs import (
     select,
     standing,
     totals_of,
+    unconfigure,
 )
 
 
@@ -360,9 +361,7 @@ def test_a_node_that_left_the_selection_stays_counted_and_is_due_when_it_comes_b
     assert conditions(cluster)["Complete"][0] == "True"
     assert (cluster.report_status or {})["nodeStates"]["a"]["reason"] == "LeftSelection"
     # A user removes the label.
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
-    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
-    cluster.desired = cluster.scheduled = 2
+    unconfigure(cluster)
     # The report has it first.
     assert released(run(cluster)) == []
     assert conditions(cluster)["Complete"] == ("False", "NodesDue")

@@ -8,7 +8,7 @@ import pytest
 
 from daemonset_job.kube.client.errors import Unavailable
 from job_controller.core.state.counting import count_nodes
-from job_controller.core.state.node_timeouts import REJECTED_LIMIT
+from job_controller.core.state.node_exits import READ_LIMIT
 from job_controller.fresh_nodes import (
     FreshNodeReader,
     find_nodes_to_confirm,
@@ -31,7 +31,7 @@ def rejecting(seconds, **changes):
 )
 def test_a_node_is_read_from_when_it_may_fail_for_two_minutes(seconds, names):
     """It may be a new machine with the name of the old, which had rejected the other pods."""
-    assert REJECTED_LIMIT.total_seconds() == 120
+    assert READ_LIMIT.total_seconds() == 120
     found = find_nodes_to_confirm(rejecting(seconds), NOW, {})
     assert [node.name for node in found] == names
 

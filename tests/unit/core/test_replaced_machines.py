@@ -10,7 +10,7 @@ from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.times import format_time
 from job_controller.core.state.counting import count_nodes
 from job_controller.core.state.first_seen import Sighting, has_limits, node_not_ready
-from job_controller.core.state.node_timeouts import LATE_LIMIT
+from job_controller.core.state.node_exits import READ_LIMIT
 from job_controller.fresh_nodes import NodeRead, find_nodes_to_confirm
 from tests.unit.builders import (
     NOW,
@@ -78,7 +78,7 @@ def late(seconds, state="Active", **record):
 )
 def test_a_node_is_read_when_its_time_is_over(seconds, names):
     """It counts from the first pod, which may have been on another machine."""
-    assert LATE_LIMIT.total_seconds() == 120
+    assert READ_LIMIT.total_seconds() == 120
     snapshot = late(seconds)
     assert names_of(find_nodes_to_confirm(snapshot, NOW, {})) == names
     assert (count_nodes(snapshot, NOW).nodes["a"].state == "Failed") == (seconds >= SECONDS)

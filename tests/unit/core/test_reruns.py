@@ -34,6 +34,7 @@ from tests.unit.core.standing_jobs import (
     released,
     request,
     standing,
+    unconfigure,
 )
 
 NOT_READY = Taint("node.kubernetes.io/not-ready", "NoSchedule")
@@ -252,9 +253,7 @@ def test_evidence_from_before_a_node_left_and_came_back_does_not_complete_it() -
     configure(cluster)
     run(cluster)
     assert recorded(cluster)["state"] == "Removed"
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
-    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
-    cluster.desired = cluster.scheduled = 2
+    unconfigure(cluster)
     assert released(refuse_report(cluster)) == []
     run(cluster)
     assert released(run(cluster)) == ["a"]
@@ -345,9 +344,7 @@ def test_a_node_that_had_failed_and_completes_while_it_is_out_runs_again_when_it
         "Completed",
         "LeftSelection",
     )
-    cluster.nodes["a"] = replace(cluster.nodes["a"], labels={})
-    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
-    cluster.desired = cluster.scheduled = 2
+    unconfigure(cluster)
     run(cluster)
     assert released(run(cluster)) == ["a"]
 
