@@ -8,7 +8,8 @@ import pytest
 
 from job_controller import fresh_nodes
 from job_controller.core.render import job_status
-from job_controller.core.state import node_pods
+from job_controller.core.state import first_seen, node_pods
+from job_controller.core.state.first_seen import Sighting
 from job_controller.core.state.node_context import RunContext
 from terminator.logs import result_search
 from tests.simulation.defects import hides_refusals
@@ -799,3 +800,23 @@ def test_a_lower_limit_does_not_fail_a_machine_for_the_former_one(field, limit, 
     )
     assert not found.violations
     assert not left
+
+
+def test_rejections_count_until_the_controller_sees_that_a_suspended_job_has_none():
+    """The watch of reports is late again before it has caught up (seed 7867987)."""
+    nodes = NodePlan("n0"), NodePlan("n1", (Task("reject", times=99),))
+    happens = (
+        Disturbance(9.0, "stall", "controller", "jobreports", seconds=8.0),
+        Disturbance(11.2, "suspend", "default/sample", seconds=60.0),
+        Disturbance(12.2, "delete_pod", what="n1"),
+        Disturbance(16.0, "relist", "controller", "jobreports", seconds=10.0),
+    )
+    assert not simulate(schedule(nodes, SPEC, *happens)).violations
+    with patch.object(first_seen, "_seen_again", lambda before, now: before or Sighting(now)):
+        found = simulate(schedule(nodes, SPEC, replace(happens[1], seconds=40.0), happens[2]))
+    assert "too early" in found.kinds
+
+
+def test_rejections_before_a_suspension_count_for_as_long_as_the_controller_saw_them():
+    """Its watch of reports was late twice."""
+    assert not simulate(generate_schedule(7_867_987)).violations

@@ -178,7 +178,7 @@ class StartProblems:
         for kind in KINDS:
             if count := self.counts.get((*key, kind)):
                 is_counting = count.since is not None
-                count.stop(now, self.world.undisturbed_from["controller"])
+                self._stop(count)
                 count.least = count.late = 0.0
                 if is_counting:
                     count.go(now)
@@ -187,7 +187,22 @@ class StartProblems:
     def _pause(self, key: tuple[str, str]) -> None:
         for kind in KINDS:
             if count := self.counts.get((*key, kind)):
-                count.stop(self.world.loop.moment, self.world.undisturbed_from["controller"])
+                self._stop(count)
+
+    def _stop(self, count: Count) -> None:
+        """Stop counting; how long the controller does not see that may grow meanwhile."""
+        if count.since is not None:
+            now, until = self.world.loop.moment, self.world.undisturbed_from["controller"]
+            count.stop(now, until)
+            if until > now:
+                self.world.loop.call_at(until, self._note_slack, count, now, until)
+
+    def _note_slack(self, count: Count, paused_at: float, until: float) -> None:
+        """Note that the controller is behind for longer, before it has seen a pause that lasts."""
+        again = self.world.undisturbed_from["controller"]
+        if count.since is None and count.paused_at == paused_at and again > until:
+            count.slack += again - until
+            self.world.loop.call_at(again, self._note_slack, count, paused_at, again)
 
     def _is_ready(self, node: str) -> bool:
         raw = self.world.server.get(NODES, node, "")
