@@ -820,3 +820,21 @@ def test_rejections_count_until_the_controller_sees_that_a_suspended_job_has_non
 def test_rejections_before_a_suspension_count_for_as_long_as_the_controller_saw_them():
     """Its watch of reports was late twice."""
     assert not simulate(generate_schedule(7_867_987)).violations
+
+
+@pytest.mark.parametrize("seconds", [90.0, 110.0], ids=["suspended", "resumed"])
+def test_a_suspended_job_gives_a_node_that_lost_its_pod_its_time_again(seconds):
+    """Also if no next pod waits at its gate, as the node is away until the Job is resumed."""
+    nodes = NodePlan("n0"), NodePlan("n1", (Task("done", 30.0),))
+    happens = (
+        Disturbance(10.0, "down", what="n1", seconds=seconds),
+        Disturbance(30.0, "suspend", "default/sample", seconds=75.0),
+        Disturbance(50.0, "force_delete", what="n1"),
+    )
+    left = []
+    found = simulate(
+        schedule(nodes, {**WAITS, "nodeDeadlineSeconds": 60}, *happens),
+        look=lambda world: left.extend(world.server.all("jobreports")),
+    )
+    assert not found.violations
+    assert {each["state"] for each in left[0]["status"]["nodeStates"].values()} == {"Completed"}

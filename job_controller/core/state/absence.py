@@ -185,6 +185,9 @@ def assess_absent(
             pod_uid=known.pod_uid,
             retry=context.retry,
         )
+    if context.is_suspended:
+        # As for a pod at its gate: the time in which no pod may start does not count.
+        known = replace(known, active_since=None)
     sighting = context.seen.get(node_not_ready(node, context.retry))
     first = sighting.first if sighting is not None else context.now
     limit = add_seconds(first, context.unreachable_seconds)

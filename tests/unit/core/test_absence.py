@@ -98,6 +98,17 @@ def test_run_is_not_complete_without_a_node_shut_down_at_work():
     assert not decide(seen_before(cluster.snapshot(), timedelta(minutes=2)), NOW).actions
 
 
+@pytest.mark.parametrize(("is_suspended", "since"), [(False, START), (True, None)])
+def test_a_suspended_run_does_not_count_the_time_of_a_node_that_can_have_no_pod(
+    is_suspended, since
+):
+    cluster = away(replace(ACTIVE, active_since=START))
+    spec = replace(cluster.job.spec, node_deadline_seconds=60, suspend=is_suspended)
+    cluster.job = replace(cluster.job, spec=spec)
+    for seen in (timedelta(seconds=30), timedelta(minutes=2)):
+        assert count(cluster, seen).absent["c"].active_since == since
+
+
 def test_it_counts_against_the_limit_of_failed_nodes_after_a_minute():
     cluster = away()
     status, records = run(cluster, seen=timedelta(seconds=59))
