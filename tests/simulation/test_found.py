@@ -838,3 +838,18 @@ def test_a_suspended_job_gives_a_node_that_lost_its_pod_its_time_again(seconds):
     )
     assert not found.violations
     assert {each["state"] for each in left[0]["status"]["nodeStates"].values()} == {"Completed"}
+
+
+def test_the_time_of_a_pod_that_went_before_its_task_started_counts_for_no_deadline():
+    nodes = NodePlan("n0"), NodePlan("n1", (Task("mount", 25.0),))
+    left = []
+    found = simulate(
+        schedule(
+            nodes,
+            {**WAITS, "nodeDeadlineSeconds": 40},
+            Disturbance(20.0, "delete_pod", what="n1"),
+        ),
+        look=lambda world: left.extend(world.server.all("jobreports")),
+    )
+    assert not found.violations
+    assert {each["state"] for each in left[0]["status"]["nodeStates"].values()} == {"Completed"}

@@ -165,8 +165,9 @@ def _active_since(context: RunContext, record: NodeRecord, pod: Pod) -> datetime
     """
     if pod.is_gated and context.is_suspended:
         return None
-    if context.spec.node_deadline_seconds is None or pod.started_at is None:
-        return record.active_since
     # The time of a pod that was deleted before its task started does not count.
-    has_begun = record.active_since and (record.attempts > 0 or is_of_pod(record, pod))
-    return record.active_since if has_begun else whole_seconds(context.now)
+    has_begun = record.attempts > 0 or is_of_pod(record, pod)
+    since = record.active_since if has_begun else None
+    if context.spec.node_deadline_seconds is None or pod.started_at is None:
+        return since
+    return since or whole_seconds(context.now)

@@ -54,6 +54,10 @@ class Timeouts:
     unstarted: dict[tuple[str, str], float] = field(default_factory=dict)
     # By Job and node UID: when each pod of the current try was taken up, by its UID and in order.
     taken_up: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    # The pods that are gone without a start of their task: their time counts for no deadline.
+    never_started: set[str] = field(default_factory=set)
+    # The pods whose task has been started.
+    begun: set[str] = field(default_factory=set)
     # By node: when it was last not Ready any more, or had no network any more.
     not_ready: dict[str, float] = field(default_factory=dict)
     # By node: since when it has been not Ready, or has had a taint of its condition.
@@ -95,7 +99,9 @@ class Timeouts:
                 self.unstarted.setdefault(key, self.world.loop.moment)
 
     def _note_owner(self, old: Raw | None, new: Raw | None) -> None:
-        """Note that a pod has lost its owner, or has another one."""
+        """Note that a pod has lost its owner, has another one, or is gone."""
+        if new is None and old is not None and old["metadata"]["uid"] not in self.begun:
+            self.never_started.add(old["metadata"]["uid"])
         if old is None or new is None or controller_of(old) == controller_of(new):
             return
         machine = self.world.machines.get(new["spec"]["meant_for"])
@@ -110,6 +116,7 @@ class Timeouts:
 
     def started(self, run: PodRun) -> None:
         """Note the start of a task."""
+        self.begun.add(run.pod_uid)
         if key := self._key(run):
             self.unstarted.pop(key, None)
             self.start_problems.started(key)
@@ -231,8 +238,10 @@ class Timeouts:
         return min(self.world.decided_at.get(job_uid, now), sent_at)
 
     def taken_up_at(self, key: tuple[str, str]) -> float:
-        """Return when the first pod of the current try was taken up, now for none."""
-        return min(self.taken_up.get(key, {}).values(), default=self.world.loop.moment)
+        """Return when the first pod that counts of the current try was taken up, now for none."""
+        pods = self.taken_up.get(key, {}).items()
+        counting = (moment for uid, moment in pods if uid not in self.never_started)
+        return min(counting, default=self.world.loop.moment)
 
     def _pod_taken_up(self, job_uid: str, pod_uid: str | None) -> float:
         """Return when a pod was taken up, on whatever node, now for never."""

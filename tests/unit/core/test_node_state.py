@@ -470,6 +470,23 @@ def test_a_pod_that_waits_for_anything_else_does_not_give_a_node_its_time_again(
     assert assess(gated_pod("a"), spec=spec, record=record).record.active_since == NOW
 
 
+@pytest.mark.parametrize("is_seen_at_gate", [True, False])
+@pytest.mark.parametrize(("state", "attempts", "waits"), [("waiting", 0, 0), ("running", 1, 60)])
+def test_the_time_of_a_pod_that_was_deleted_before_its_task_started_does_not_count(
+    state, attempts, waits, is_seen_at_gate
+):
+    """Whether or not the controller has seen the next one before the kubelet accepted it."""
+    spec, late = replace(SPEC, node_deadline_seconds=90), NOW + timedelta(seconds=60)
+    record = assess(replace(with_container(state=state), started_at=START), spec=spec).record
+    assert (record.active_since, record.attempts) == (NOW, attempts)
+    if is_seen_at_gate:
+        waiting = gated_pod("a", uid="pod-a-2")
+        record = assess(waiting, spec=spec, record=record, now=late).record
+    pod = replace(with_container(state="waiting"), uid="pod-a-2", started_at=START)
+    found = assess(pod, spec=spec, record=record, now=late)
+    assert found.record.active_since == late - timedelta(seconds=waits)
+
+
 def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
     """It had all its time but a second when a user asked for a retry."""
     node = make_node("a")
