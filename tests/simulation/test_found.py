@@ -8,6 +8,7 @@ import pytest
 
 from job_controller import fresh_nodes
 from job_controller.core.render import job_status
+from job_controller.core.rollout import members
 from job_controller.core.state import first_seen, node_pods
 from job_controller.core.state.first_seen import Sighting
 from job_controller.core.state.node_context import RunContext
@@ -853,3 +854,25 @@ def test_the_time_of_a_pod_that_went_before_its_task_started_counts_for_no_deadl
     )
     assert not found.violations
     assert {each["state"] for each in left[0]["status"]["nodeStates"].values()} == {"Completed"}
+
+
+def test_a_step_waits_for_a_node_that_the_daemon_set_controller_counts_late():
+    """It asked for two nodes, and ended with one. So the third began beside the second."""
+    assert not simulate(generate_schedule(7_870_704)).violations
+    with patch.object(members, "_find_uncounted", lambda *_: frozenset()):
+        assert simulate(generate_schedule(7_870_704)).kinds == {"turns"}
+
+
+@pytest.mark.parametrize("step", [{}, {"soakSeconds": 15}])
+def test_nodes_that_join_after_the_end_of_a_step_that_asked_for_more_are_none_of_it(step):
+    nodes = (
+        NodePlan("n0"),
+        NodePlan("n1", (Task("done", 40.0),), is_initial=False),
+        NodePlan("n2", is_initial=False),
+    )
+    rollout = {"maxParallel": 2, "steps": [{"nodes": 2, **step}]}
+    spec = {**SPEC, "completion": {"policy": "Continuous"}, "rollout": rollout}
+    joins = (Disturbance(at, "join", what=name) for at, name in ((30.0, "n1"), (40.0, "n2")))
+    found = simulate(schedule(nodes, spec, *joins))
+    assert not found.violations
+    assert found.excused == {"turns: few nodes": 1}

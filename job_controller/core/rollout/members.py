@@ -35,7 +35,8 @@ class StepMembers:
     `is_empty`: its selector selects no node, and has selected none. `is_short`: fewer nodes could
     have a turn than it asks for, because others are set aside, or have left with an earlier
     revision. No further one waits. `may_be_done`: it is, unless a node that the cache does not have
-    yet turns out to be one of its nodes.
+    yet turns out to be one of its nodes, or one in `uncounted`. The DaemonSet controller has not
+    counted those yet, and with them the step asks for more nodes.
     """
 
     waiting: tuple[Place, ...] = ()
@@ -45,6 +46,7 @@ class StepMembers:
     is_empty: bool = False
     is_short: bool = False
     may_be_done: bool = False
+    uncounted: frozenset[str] = field(default_factory=frozenset)
 
 
 def present_step(rollout: Rollout, number: int) -> Step | None:
@@ -95,15 +97,24 @@ def find_members(
         total = counts.desired - len(earlier) + len(gone) - counted_twice(snapshot, counts, gone)
         # On those nothing of the task has run: other nodes have their turn in their place.
         idle = _set_aside_without_turn(snapshot, counts, records)
-        wanted = min(max(share_of(step.nodes, total), 1), max(total, 1))
-        target = min(wanted, max(total - len(idle), 0))
+        wanted, target = _count_wanted(step, total, len(idle))
         lacking = max(target - len(begun - idle - gone) - len(gone), 0)
         again = kept.present - begun
         others = max(lacking - len(again), 0)
-        is_done = not lacking and not again and not _at_work(snapshot, places, number)
-        first = _first(waiting, again, others)
-        is_short = target < wanted and not waiting
-        return StepMembers(first, is_done, had_turn | left, left, is_short=is_short)
+        may_be_done = not lacking and not again and not _at_work(snapshot, places, number)
+        uncounted = _find_uncounted(snapshot, counts) if may_be_done else frozenset()
+        more = total + max(len(uncounted) - counts.missing, 0)
+        if _count_wanted(step, more, len(idle))[1] <= target:
+            uncounted = frozenset()
+        return StepMembers(
+            _first(waiting, again, others),
+            is_done=may_be_done and not uncounted,
+            had_turn=had_turn | left,
+            left=left,
+            is_short=target < wanted and not waiting,
+            may_be_done=may_be_done,
+            uncounted=uncounted,
+        )
     chosen = parse_label_selector(step.selector)
     selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
     # A node that never started because it is unreachable has not shown that all is well.
@@ -122,6 +133,21 @@ def find_members(
         is_empty=not selected and not had_turn,
         may_be_done=may_be_done,
     )
+
+
+def _count_wanted(step: Step, total: int, idle: int) -> tuple[int, int]:
+    """Return how many of these nodes the step asks for, and how many it can have.
+
+    It has none of the `idle` ones, which were set aside before their turn.
+    """
+    wanted = min(max(share_of(step.nodes, total), 1), max(total, 1))
+    return wanted, min(wanted, max(total - idle, 0))
+
+
+def _find_uncounted(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:
+    """Return the nodes without a pod if the DaemonSet controller has not counted all of them."""
+    found = find_chosen(snapshot, snapshot.nodes.keys() - counts.desired_names)
+    return found if len(found) > counts.missing else frozenset()
 
 
 def _find_without_pod(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:

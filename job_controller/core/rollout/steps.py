@@ -156,6 +156,7 @@ def _advance_step(
         # Although all nodes may be done: a task still runs on one that has left, or runs again.
         still = fold(places.taken, limit=_NAMES_LIMIT) if holds_end and counts.is_over else ""
         words = f"{_name(progress)} waits until no task runs on {still}" if still else ""
+        words = words or _awaited_count(progress, members)
         unfinished = replace(_with_unfinished_step(progress), waits_for="")
         return Advance(unfinished, message=words, holds_end=holds_end)
     found = _finish_step(snapshot, counts, _Finish(step, progress, members), now)
@@ -163,8 +164,20 @@ def _advance_step(
     # The share of a step may be of a number of nodes that is about to change.
     is_early = not counts.desired_is_current and (is_over or progress.soak_started_at is None)
     if is_early or (is_over and not members.is_done):
-        return replace(_stay(progress), holds_end=holds_end)
+        words = _awaited_count(progress, members)
+        return replace(_stay(progress), message=words, holds_end=holds_end)
     return replace(found, holds_end=holds_end and not is_over)
+
+
+def _awaited_count(progress: RolloutProgress, members: StepMembers) -> str:
+    """Return which nodes the step waits for that may be of it, "" for none.
+
+    If the DaemonSet controller is away, nothing else says why the step goes on.
+    """
+    if not members.uncounted:
+        return ""
+    names = fold(members.uncounted, limit=_NAMES_LIMIT)
+    return f"{_name(progress)} waits until the DaemonSet controller has counted {names}"
 
 
 def _holds_end(snapshot: Snapshot, counts: NodeCounts, step: Step, members: StepMembers) -> bool:

@@ -38,6 +38,8 @@ INVARIANTS = (
             "and for no step, nor for an approval (guarantees.md, The time to live).",
             "rerun": "A request runs a node of an earlier step again, and a later one had begun "
             "by then (guarantees.md, Rollouts).",
+            "few nodes": "A step that asked for more nodes than there were is over with those, and "
+            "nodes that join after its end are none of it (guarantees.md, Rollouts).",
         },
     ),
     Invariant(
@@ -74,6 +76,8 @@ class Turns:
         self._set_aside: set[tuple[str, str]] = set()
         # When each step began, by the UID of the Job, its revision and the number of the step.
         self._steps_at: dict[tuple[str, str, int], float] = {}
+        # By the same, how many nodes the controller knew then.
+        self._nodes_known: dict[tuple[str, str, int], int] = {}
 
     def job_written(self, old: Raw | None, job: Raw) -> None:
         """Note when a step of a Job began; judge the success of the run."""
@@ -83,7 +87,9 @@ class Turns:
         step = (status.get("rollout") or {}).get("step")
         if step is not None:
             key = job["metadata"]["uid"], status.get("revision", ""), step
-            self._steps_at.setdefault(key, self._world.loop.moment)
+            if key not in self._steps_at:
+                self._steps_at[key] = self._world.loop.moment
+                self._nodes_known[key] = self._count_known(job)
 
     def sizes(self, job_uid: str) -> set[int]:
         """Return how many nodes a Job has had at one time."""
@@ -203,14 +209,7 @@ class Turns:
         """
         job_uid = job["metadata"]["uid"]
         self.nodes_changed()
-        # Each revision has a rollout of its own.
-        revision = (job.get("status") or {}).get("revision")
-        records = {
-            name: record
-            for name, record in node_states(self._world, job_uid).items()
-            if record.get("revision") == revision
-        }
-        desired = self._oracle.completion.desired(job)
+        records = self._records_of_revision(job)
         known = self._begun.setdefault(job_uid, set())
         if run.machine.uid in known:
             return
@@ -262,6 +261,16 @@ class Turns:
             self._oracle.excuse("turns", "after the end")
             return
         self._oracle.holds.judge_step(job, run.machine.name, full)
+        if any(self._had_few_nodes(job, number, steps) for number in full):
+            self._oracle.excuse("turns", "few nodes")
+            return
+        self._judge_begun(job, run, begun, full)
+
+    def _judge_begun(self, job: Raw, run: PodRun, begun: set[str], full: Sequence[int]) -> None:
+        """Judge that the nodes of full steps have finished, and that the soak is over."""
+        job_uid, steps = job["metadata"]["uid"], (rollout_of(job) or {}).get("steps") or ()
+        records = self._records_of_revision(job)
+        desired = self._oracle.completion.desired(job)
         if len(full) == 1:
             self._judge_soak(job, run, begun, steps[full[0] - 1])
         for name in sorted(begun & desired.keys()):
@@ -278,6 +287,40 @@ class Turns:
             else:
                 words = f"{run.machine.name} starts before {name} has finished its step"
                 self._oracle.violate("turns", words)
+
+    def _records_of_revision(self, job: Raw) -> dict[str, Raw]:
+        """Return the records of what runs now: each revision has a rollout of its own."""
+        revision = (job.get("status") or {}).get("revision")
+        return {
+            name: record
+            for name, record in node_states(self._world, job["metadata"]["uid"]).items()
+            if record.get("revision") == revision
+        }
+
+    def _had_few_nodes(self, job: Raw, number: int, steps: Sequence[Raw]) -> bool:
+        """Return whether a step has ended that asked for more nodes than the controller knew."""
+        revision = (job.get("status") or {}).get("revision", "")
+        known = self._nodes_known.get((job["metadata"]["uid"], revision, number + 1))
+        return known is not None and (share(steps[number - 1]["nodes"], known) or 0) > known
+
+    def _count_known(self, job: Raw) -> int:
+        """Return how many nodes the controller knew when it decided: counted, or to be counted.
+
+        A node that has left since its turn stays counted for its step.
+        """
+        job_uid, completion = job["metadata"]["uid"], self._oracle.completion
+        decisions = self._oracle.chosen_steps.decisions.get(job_uid)
+        until = decisions[-1][1] if decisions else 0.0
+        counts = [nodes for at, nodes in completion.counts.get(job_uid, ()) if at < until]
+        found = set(counts[-1] if counts else ())
+        found |= {
+            name for name, record in node_states(self._world, job_uid).items() if "step" in record
+        }
+        for node in self._world.server.all(NODES):
+            raw = completion.node_versions.newest(node["metadata"]["name"], until)
+            if raw is not None and intent.placement(job["spec"], raw).should_run:
+                found.add(node["metadata"]["name"])
+        return len(found)
 
     def _judge_soak(self, job: Raw, run: PodRun, begun: Iterable[str], step: Raw) -> None:
         """Judge that the soak of the step before is over, which begins when its last node is done.

@@ -588,3 +588,75 @@ def test_a_step_of_all_nodes_has_those_that_took_the_place_of_others():
     world.complete("b", "c", "d")
     world.step(6)
     assert world.at_work == ["e"]
+
+
+def one_uncounted(*each: Step) -> RolloutWorld:
+    """Return a world whose node a has completed, and whose node b is not counted yet."""
+    world = RolloutWorld("a", rollout=steps(*each, max_parallel=2))
+    world.cluster.nodes["b"] = make_node("b")
+    world.cluster.desired = world.cluster.scheduled = 1
+    world.step(6)
+    world.complete("a")
+    world.step(20)
+    assert world.started == ["a"]
+    return world
+
+
+def count(world: RolloutWorld, name: str, nodes: int) -> None:
+    """Have the DaemonSet controller count a node, and create its pod."""
+    world.cluster.nodes[name] = make_node(name)
+    world.put(gated_pod(name, serial=1))
+    world.cluster.desired = world.cluster.scheduled = nodes
+
+
+@pytest.mark.parametrize(
+    "each",
+    [
+        (Step(nodes=2),),
+        (Step(nodes=2, soak_seconds=5),),
+        (Step(nodes=1), Step(nodes=2)),
+        (Step(nodes="100%"),),
+        (Step(nodes="50%"), Step(nodes="100%", soak_seconds=5)),
+    ],
+    ids=["nodes", "soak", "second", "share", "second share"],
+)
+def test_a_step_waits_for_a_node_that_is_known_and_not_counted_yet(each):
+    """Found by the simulation, seed 7870704: it ended, and the third node began at once."""
+    world = one_uncounted(*each)
+    number = len(each)
+    assert world.cluster.job.status.rollout.step == number
+    words = f"step {number} of {number} waits until the DaemonSet controller has counted b"
+    assert words in world.condition("Progressing")[2]
+    count(world, "b", 2)
+    world.step(3)
+    assert world.started == ["a", "b"]
+    assert world.turns()["b"] == number
+    if isinstance(each[-1].nodes, int):
+        count(world, "c", 3)
+        world.step(20)
+        assert world.started == ["a", "b"]
+    world.finish()
+
+
+@pytest.mark.parametrize("step", [Step(nodes=1), Step(nodes="50%")])
+def test_a_step_that_has_its_nodes_waits_for_no_other_one(step):
+    world = one_uncounted(step)
+    assert world.cluster.job.status.rollout.step == 2
+
+
+def test_a_node_that_is_known_and_not_counted_yet_does_not_restart_a_soak():
+    world = RolloutWorld("a", rollout=steps(Step(nodes=2, soak_seconds=20)))
+    world.step(3)
+    world.complete("a")
+    world.step(3)
+    began = world.cluster.job.status.rollout.soak_started_at
+    assert began is not None
+    world.cluster.desired = world.cluster.scheduled = 1
+    world.cluster.nodes["b"] = make_node("b")
+    world.step(40)
+    progress = world.cluster.job.status.rollout
+    assert (progress.step, progress.soak_started_at) == (1, began)
+    assert "has counted b" in world.condition("Progressing")[2]
+    del world.cluster.nodes["b"]
+    world.step(3)
+    assert world.phase == "Succeeded"
