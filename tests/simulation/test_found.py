@@ -8,7 +8,7 @@ import pytest
 
 from job_controller import fresh_nodes
 from job_controller.core.render import job_status
-from job_controller.core.rollout import members
+from job_controller.core.rollout import members, places
 from job_controller.core.state import first_seen, node_pods
 from job_controller.core.state.first_seen import Sighting
 from job_controller.core.state.node_context import RunContext
@@ -876,3 +876,27 @@ def test_nodes_that_join_after_the_end_of_a_step_that_asked_for_more_are_none_of
     found = simulate(schedule(nodes, spec, *joins))
     assert not found.violations
     assert found.excused == {"turns: few nodes": 1}
+
+
+FAST_AND_SLOW = NodePlan("n0", (Task("done", 0.2),)), NodePlan("n1", (Task("done", 20.0),))
+NO_CONTROLLER = Disturbance(6.8, "crash", "controller", seconds=30.0)
+OTHER_MACHINE = Disturbance(8.4, "renew", what="n0", seconds=2.0)
+
+
+def test_the_pod_that_completed_a_node_may_start_on_the_next_machine_of_its_name():
+    """The controller is down, so it cannot delete the pod; the next node was due by then."""
+    found = simulate(generate_schedule(7_871_202))
+    assert not found.violations
+    assert found.excused == {"turns: former node": 1}
+
+
+@pytest.mark.parametrize("limit", ["maxParallel", "maxParallelPerZone"])
+def test_the_pod_of_a_deleted_node_is_excused_only_if_it_completed_that_node(limit):
+    spec = {**SPEC, "rollout": {limit: 1}}
+    assert not simulate(schedule(FAST_AND_SLOW, spec, NO_CONTROLLER, OTHER_MACHINE)).violations
+    both_slow = NodePlan("n0", (Task("done", 60.0),)), FAST_AND_SLOW[1]
+    renewed = replace(OTHER_MACHINE, seconds=12.0)
+    assert not simulate(schedule(both_slow, spec, renewed)).violations
+    with patch.object(places, "_deleted_nodes_at_work", return_value=()):
+        kinds = simulate(schedule(both_slow, spec, renewed)).kinds
+    assert kinds == {"turns" if limit == "maxParallel" else "zones"}

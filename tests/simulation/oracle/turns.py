@@ -40,6 +40,8 @@ INVARIANTS = (
             "by then (guarantees.md, Rollouts).",
             "few nodes": "A step that asked for more nodes than there were is over with those, and "
             "nodes that join after its end are none of it (guarantees.md, Rollouts).",
+            "former node": "A machine that has the name of a deleted node starts the very pod that "
+            "completed that node, before the pod is deleted (guarantees.md, Rollouts).",
         },
     ),
     Invariant(
@@ -133,7 +135,7 @@ class Turns:
         limit = self._limit("maxParallel", run, others, self.count_nodes())
         if limit is not None and len(others) >= limit:
             words = f"{run.machine.name} starts beside {sorted(others)}, and {limit} may"
-            if not self._is_excused(job_uid, others):
+            if not self._is_excused(job_uid, run, others):
                 self._oracle.violate("turns", words)
         self._judge_zone(job, run, others)
         steps = rollout.get("steps") or ()
@@ -185,11 +187,14 @@ class Turns:
         born = self._oracle.born[job_uid]
         if any(self._moved_at.get(name, -1.0) > born for name in (run.machine.name, *beside)):
             self._oracle.excuse("zones", "moved")
-        elif not self._is_excused(job_uid, beside):
+        elif not self._is_excused(job_uid, run, beside):
             words = f"{run.machine.name} starts beside {sorted(beside)} in zone {zone or 'none'}"
             self._oracle.violate("zones", f"{words}, and {limit} may")
 
-    def _is_excused(self, job_uid: str, others: dict[str, PodRun]) -> bool:
+    def _is_excused(self, job_uid: str, run: PodRun, others: dict[str, PodRun]) -> bool:
+        if self._has_completed_former(job_uid, run):
+            self._oracle.excuse("turns", "former node")
+            return True
         for other in others.values():
             if (job_uid, other.machine.uid) in self._set_aside:
                 self._oracle.excuse("turns", "set aside")
@@ -201,6 +206,15 @@ class Turns:
                 self._oracle.excuse("turns", "killed late")
                 return True
         return False
+
+    def _has_completed_former(self, job_uid: str, run: PodRun) -> bool:
+        """Return whether this very pod completed a former node of that name, and so had its turn.
+
+        Its node took no place any more when the others had their turns.
+        """
+        key = job_uid, run.machine.name
+        is_of_pod = self._oracle.evidence.entered_pods.get(key) == run.pod_uid
+        return is_of_pod and self._oracle.evidence.entered[key][0] != run.machine.uid
 
     def _judge_steps(self, job: Raw, run: PodRun, steps: Sequence[Raw]) -> None:
         """Judge that the nodes of earlier steps have finished; they are counted as they start.
