@@ -102,3 +102,26 @@ def test_a_node_that_is_deleted_before_its_task_began_is_no_violation_of_its_ste
 )
 def test_a_node_that_makes_room_in_its_step_is_no_violation(disturbances):
     assert not run_steps(APPROVED, *disturbances, APPROVAL).violations
+
+
+def test_a_node_that_is_back_after_a_turn_that_it_did_not_take_may_start_in_a_later_step():
+    """The node left with its pod past the gate, so its step counted it, and went on without it."""
+    rollout = {
+        "maxParallel": 1,
+        "steps": [{"nodes": 1}, {"nodes": 2, "soakSeconds": 20, "approval": "Required"}],
+    }
+    late = Disturbance(5.0, "slow_scheduler", seconds=3.0)
+    again = Disturbance(6.5, "reregister", what="n1", seconds=22.0)
+    approval = Disturbance(15.0, "approve", "default/sample", "2")
+    assert not run_steps(rollout, late, again, approval).violations
+
+
+def test_a_deleted_node_whose_task_works_on_is_in_its_zone():
+    """The other node is in no zone, and the pull of its image takes longer."""
+    nodes = (
+        NodePlan("n0", (Task("done", 20.0),), topology_zone="a"),
+        NodePlan("n1", (Task("slow", 8.0),)),
+    )
+    spec = {"image": "example/task:1", "rollout": {"maxParallelPerZone": 1}}
+    again = Disturbance(9.0, "reregister", what="n0", seconds=4.0)
+    assert not simulate(Schedule(0, nodes, (JobPlan(spec=spec),), (again,), calm=True)).violations

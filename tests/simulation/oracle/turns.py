@@ -72,8 +72,11 @@ class Turns:
         # By the UID of a Job, how many nodes it has had at one time, and how many the DaemonSet
         # controller has counted.
         self._sizes: dict[str, set[int]] = {}
-        # By name of a node: when it got another zone than it had when it joined.
+        # By name of a node: when it got another zone than it had when it joined; its newest zone.
         self._moved_at: dict[str, float] = {}
+        self._zones: dict[str, str] = {}
+        # By the UID of a Job and its revision: the name and UID of each node that a step has had.
+        self._turned: dict[tuple[str, str], set[tuple[str, str]]] = {}
         # The UIDs of a Job and of a node that it has set aside.
         self._set_aside: set[tuple[str, str]] = set()
         # When each step began, by the UID of the Job, its revision and the number of the step.
@@ -110,14 +113,18 @@ class Turns:
                 self._sizes.setdefault(job["metadata"]["uid"], set()).add(max(size, 1))
 
     def node_written(self, old: Raw | None, new: Raw) -> None:
-        """Note that a node has another zone."""
+        """Note in which zone a node is."""
+        self._zones[new["metadata"]["name"]] = _zone(new)
         if old is not None and _zone(old) != _zone(new):
             self._moved_at[new["metadata"]["name"]] = self._world.loop.moment
 
     def report_written(self, new: Raw) -> None:
-        """Note which nodes a report sets aside."""
+        """Note which nodes a report sets aside, and which have had their turn."""
         job_uid = new["spec"]["job"]["uid"]
-        for record in ((new.get("status") or {}).get("nodeStates") or {}).values():
+        for name, record in ((new.get("status") or {}).get("nodeStates") or {}).items():
+            if "step" in record:
+                turned = self._turned.setdefault((job_uid, record.get("revision", "")), set())
+                turned.add((name, record["uid"]))
             if "setAsideAt" in record:
                 self._set_aside.add((job_uid, record["uid"]))
 
@@ -258,6 +265,14 @@ class Turns:
         if run.machine.name in left:
             # It is back in its own step, or has its turn in a later one.
             counted |= {size + 1 for size in counted}
+        # One had its turn, and left before its task began. Another node has its name since.
+        turned = self._turned.get((job_uid, revision or ""), set())
+        former = {
+            name
+            for name, uid in turned
+            if name in records and uid not in known | {records[name]["uid"]}
+        }
+        counted |= {size + len(former) for size in counted}
         # It failed before its task had started, and may have its turn in another step now.
         counted |= {size - len(begun & {run.machine.name}) for size in counted}
         # One that the user took out made room for another one. Which spec is decided by when is not
@@ -472,8 +487,8 @@ class Turns:
         return max(len(plans), len(nodes))
 
     def _zone_of(self, node: str) -> str:
-        raw = self._world.server.get(NODES, node, "")
-        return _zone(raw) if raw is not None else ""
+        """Return the zone of a node, also while its Node object is gone and its machine works."""
+        return self._zones.get(node, "")
 
     def _job(self, uid: str) -> Raw | None:
         return find_job(self._world.server, uid)
