@@ -119,7 +119,8 @@ def _list_problems(schema: Schema, value: list[Any], path: str) -> Iterator[str]
     if len(value) < low or (high is not None and len(value) > high):
         yield f"{path}: {len(value)} items, not within {low} and {high}"
     keys = schema.get("x-kubernetes-list-map-keys")
-    seen = [tuple(item.get(key) for key in keys) for item in value] if keys else list(value)
+    objects = [item for item in value if isinstance(item, Mapping)]
+    seen = [tuple(item.get(key) for key in keys) for item in objects] if keys else list(value)
     is_unique = keys or schema.get("x-kubernetes-list-type") == "set"
     if is_unique and len({json.dumps(item) for item in seen}) < len(seen):
         yield f"{path}: the same item twice"
