@@ -330,6 +330,18 @@ def test_quantities_are_compared_as_numbers(ours, kept):
     assert not is_up_to_date(live(with_limit("7"), with_limit(ours)), with_limit(ours))
 
 
+def test_texts_that_are_the_same_quantity_are_different_values():
+    def with_version(value):
+        task = {"name": "job-container", "env": [{"name": "VERSION", "value": value}]}
+        return build(replace(SEED, template={"spec": {"containers": [task]}}))
+
+    ours, other = with_version("1.10"), with_version("1.1")
+    # Changed by a webhook, which leaves the hash of what was applied as it was.
+    other["metadata"]["annotations"] = ours["metadata"]["annotations"]
+    assert is_up_to_date(live(ours), ours)
+    assert not is_up_to_date(live(other), ours)
+
+
 @pytest.mark.parametrize("suffix", ["", *"numkMGTPE", *(f"{c}i" for c in "KMGTPE")])
 @pytest.mark.parametrize("number", ["0", "3", "-2", "+1", "0.25", ".5", "5.", "1024"])
 def test_every_suffix_of_a_quantity_means_what_it_means_to_the_official_parser(number, suffix):

@@ -89,13 +89,22 @@ def test_malformed_affinity_is_left_to_the_api_server(affinity):
 
 
 def test_a_kept_failing_pod_never_outgrows_the_report():
-    life = JobHistory(Random(0), {**IMAGE, "backoffLimit": 0}, nodes=1)
-    found = list(passes(life, 3))
+    spec = {
+        **IMAGE,
+        "completion": {"failureToken": "no"},
+        "failurePolicy": {"pods": "Keep"},
+    }
+    life = JobHistory(Random(0), spec, nodes=1)
+    found, messages = list(passes(life, 3)), set()
     for restart in range(30):
         end(life, {"exitCode": 1, "reason": "Error"}, restart)
-        evidence(life, f"{'x' * 110} {restart}")
+        evidence(life, f"{'x' * 110} {restart}", failedAt=stamp(life.now))
         found += passes(life, 1)
+        (record,) = life.reports[0]["status"]["nodeStates"].values()
+        messages.add((record["state"], record["message"]))
     assert found == []
+    assert len(life.pods) == 1, "it is kept"
+    assert messages == {("Failed", f"printed the failure token: '{'x' * 110} 0'")}
 
 
 def test_a_runtimes_long_reason_is_cut():
@@ -136,8 +145,8 @@ def end(life: JobHistory, terminated: dict, restarts: int) -> None:
         pod["status"] = {"phase": "Running", "containerStatuses": [task]}
 
 
-def evidence(life: JobHistory, line: str) -> None:
-    """Have a last line of every pod in the ledger."""
+def evidence(life: JobHistory, line: str, **more: str) -> None:
+    """Have a last line of every pod in the ledger, and more."""
     for pod in life.pods:
         node = next(
             n for n in life.nodes if n["metadata"]["name"] == pod["spec"]["nodeName"]
@@ -146,4 +155,5 @@ def evidence(life: JobHistory, line: str) -> None:
             "nodeUID": node["uid"],
             "podUID": pod["metadata"]["uid"],
             "lastLines": [line],
+            **more,
         }
