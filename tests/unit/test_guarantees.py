@@ -13,6 +13,45 @@ RINGS = ("unit", "contract", "simulation", "integration", "e2e")
 _TEST = re.compile(r"(?:[\w/]+/)?test_\w+")
 _CITED = re.compile(r"\*\(((?:sim:|unit|contract|simulation|integration|e2e)[^*]*)\)\*")
 _EXCUSED = "excused as "
+# What the page says of excuses that it does not cite by their names.
+_FORCED = "A pod that a client deletes by force may continue for a moment."
+_STILL_DRAINED = "it is not cordoned again in this turn, and the drain goes on."
+_LATE = "it waits for a place of `maxParallel`, and for no step or approval."
+_SAID = {
+    ("chosen", "after the end"): _LATE,
+    ("chosen", "unselected"): "unless the step has a selector that does not match the node.",
+    ("cordon at work", "away"): "the cordon is lifted at the end of the run.",
+    ("cordon at work", "killed late"): _FORCED,
+    ("cordoned first", "uncordoned"): _STILL_DRAINED,
+    ("cordoned first", "was away"): "the cordon is lifted at the end of the run.",
+    ("cordons at a time", "away"): "Nodes that are unreachable, or were set aside, may be",
+    ("deletion", "a node joined after the end"): "For a node that gets no pod, or is unreachable,",
+    ("drain failures", "not listed"): "While it cannot list the pods of the node,",
+    ("drained", "bound late"): "A pod that the scheduler binds at the moment of the cordon",
+    ("drained", "uncordoned"): _STILL_DRAINED,
+    ("evicted", "uncordoned"): _STILL_DRAINED,
+    ("evidence", "clocks"): "possible if both were created within one second, or if the clocks",
+    ("evidence", "former node"): "a completion of the former node counts for the new one,",
+    ("exclusive", "killed late"): _FORCED,
+    ("node changes", "failed before"): "If a node's completion is recorded only at that moment,",
+    ("not quiet", "nothing is on record"): "a restart of the controller, or a minute without the",
+    ("report", "superseded"): "The report of the run may count it as waiting.",
+    ("results", "given up"): "without the results of a log that cannot be read,",
+    ("results", "gone"): "if the pod is deleted, or if the node does not answer within a few",
+    ("results", "left"): "Results of a node that is no longer desired when the Job is deleted",
+    ("rollback", "killed late"): _FORCED,
+    ("turns", "away"): "A node that was not Ready when it ceased to be desired may continue",
+    ("turns", "killed late"): _FORCED,
+    ("turns", "rerun"): "A rerun request for a node of an earlier step holds up no step",
+    ("turns", "set aside"): "A node that was set aside, and comes back, may continue its task",
+    ("zones", "moved"): "may be at work beside more nodes of its new zone.",
+}
+# Excuses of which the page says nothing yet; none may be added.
+_UNSAID = {
+    ("cordoned first", "registered again"),
+    ("evicted", "sent before"),
+    ("evidence", "unseen"),
+}
 # Invariants of how the programs work, and of the form of a status.
 _NO_PROMISES = {"idle write", "message", "observed", "process"}
 
@@ -93,6 +132,28 @@ def test_each_invariant_and_each_excuse_that_is_cited_is_one_of_the_simulation()
             else:
                 wrong.append(name)
     assert wrong == []
+
+
+def cited_excuses() -> set[tuple[str, str]]:
+    """Return the excuses, each with its invariant, that the page cites by their names."""
+    found = set()
+    for names in (names for kind, names in parts(TEXT) if kind == "sim"):
+        invariant, is_excuse = "", False
+        for name in names:
+            is_excuse = is_excuse or name.startswith(_EXCUSED)
+            if is_excuse:
+                found.add((invariant, name.removeprefix(_EXCUSED)))
+            else:
+                invariant = name
+    return found
+
+
+def test_each_excuse_of_the_simulation_is_something_that_the_page_says():
+    page = " ".join(TEXT.split())
+    assert [each for each, words in _SAID.items() if words not in page] == []
+    excuses = {(each.name, reason) for each in INVARIANTS.values() for reason in each.excuses}
+    assert excuses == cited_excuses() | _SAID.keys() | _UNSAID
+    assert not cited_excuses() & _SAID.keys()
 
 
 def test_each_invariant_is_promised():
