@@ -266,12 +266,7 @@ class Turns:
             # It is back in its own step, or has its turn in a later one.
             counted |= {size + 1 for size in counted}
         # One had its turn, and left before its task began. Another node has its name since.
-        turned = self._turned.get((job_uid, revision or ""), set())
-        former = {
-            name
-            for name, uid in turned
-            if name in records and uid not in known | {records[name]["uid"]}
-        }
+        former = self._former_nodes(job, records, known)
         counted |= {size + len(former) for size in counted}
         # It failed before its task had started, and may have its turn in another step now.
         counted |= {size - len(begun & {run.machine.name}) for size in counted}
@@ -324,6 +319,15 @@ class Turns:
             name: record
             for name, record in node_states(self._world, job["metadata"]["uid"]).items()
             if record.get("revision") == revision
+        }
+
+    def _former_nodes(self, job: Raw, records: dict[str, Raw], known: set[str]) -> set[str]:
+        """Return the names of nodes whose former ones had a turn, and started no task."""
+        revision = (job.get("status") or {}).get("revision", "")
+        return {
+            name
+            for name, uid in self._turned.get((job["metadata"]["uid"], revision), ())
+            if name in records and uid not in known | {records[name]["uid"]}
         }
 
     def _had_few_nodes(self, job: Raw, number: int, steps: Sequence[Raw]) -> bool:
