@@ -469,3 +469,21 @@ def test_a_node_that_gets_a_taint_at_the_gate_of_a_suspended_job_counts_for_no_s
     spec(world.cluster, suspend=False)
     world.step(5)
     assert world.started == ["a", "c"]
+
+
+def test_a_node_that_leaves_before_it_takes_the_turn_of_its_former_node_makes_room():
+    """Although the former node of its name had run the task in the step (guarantees.md)."""
+    world = RolloutWorld("a", "b", rollout=CANARY)
+    world.step(5)
+    world.cluster.nodes["a"] = make_node("a", uid="a-uid-2")
+    world.take_pod("a")
+    world.step(2)
+    world.put(gated_pod("a", serial=2))
+    world.step()
+    assert world.cluster.report_status["nodeStates"]["a"]["step"] == 1
+    del world.cluster.nodes["a"]
+    world.step(2)
+    world.take_pod("a")
+    world.step(6)
+    assert world.started == ["a", "b"]
+    assert world.turns() == {"b": 1}
