@@ -56,7 +56,7 @@ def pods_with_removable_gate(
 
     Those are the pods of all nodes that have neither completed nor failed. A node that joins a run
     after its completion is treated like the others. With a rollout, see `RolloutState.open_pods`.
-    None is the pod of a node that is taken out, by a change of `spec.nodes` or of its labels. The
+    None is the pod of a node that is taken out, by a change of the spec or of its labels. The
     DaemonSet controller deletes it, but only once it has seen that change.
     """
     found = rollout.open_pods

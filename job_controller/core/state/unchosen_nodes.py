@@ -1,4 +1,4 @@
-"""Nodes that `spec.nodes` or their labels have taken out, and whose pods are still there.
+"""Nodes that the newest spec or their labels have taken out, and whose pods are still there.
 
 The DaemonSet controller deletes these pods once it has seen the change. Until then a pod that waits
 at its gate is like any other, and its task must not start. The scheduler does not keep it off: in
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from daemonset_job.api.affinity import NodeAffinity
+from daemonset_job.api.node import Node
 from daemonset_job.api.taints import Tolerations
 from job_controller.core.desired.daemon_set import desired_pod_spec
 from job_controller.core.desired.limits import has_too_many_terms
@@ -18,22 +19,26 @@ from job_controller.core.state.snapshot import Snapshot
 
 
 def find_unchosen(snapshot: Snapshot, counts: NodeCounts, names: Collection[str]) -> frozenset[str]:
-    """Return those of the nodes that the Job does not choose any more.
+    """Return those of the nodes that the Job does not choose, or tolerate, any more.
 
-    Of a selection with too many terms it is not known whether it chooses a node.
+    Of a selection with too many terms it is not known whether it chooses a node. A pod has the
+    tolerations with which it was created, so the scheduler may bind one that a change takes out.
     """
     if not names:
         return frozenset()
-    affinity = snapshot.affinity
+    affinity, tolerations = snapshot.affinity, snapshot.tolerations
     if not counts.desired_is_current or counts.nodes_spec_is_refused:
         # The DaemonSet need not have the newest selection.
         if has_too_many_terms(snapshot.job):
             return frozenset(names)
-        affinity = NodeAffinity(desired_pod_spec(snapshot.job, snapshot.settings))
+        spec = desired_pod_spec(snapshot.job, snapshot.settings)
+        affinity, tolerations = NodeAffinity(spec), Tolerations(spec)
     return frozenset(
         name
         for name in names
-        if (node := snapshot.nodes.get(name)) is None or not affinity.matches(name, node.labels)
+        if (node := snapshot.nodes.get(name)) is None
+        or not affinity.matches(name, node.labels)
+        or not _tolerates(tolerations, node)
     )
 
 
@@ -47,7 +52,11 @@ def count_chosen(snapshot: Snapshot) -> int | None:
     spec = desired_pod_spec(snapshot.job, snapshot.settings)
     affinity, tolerations = NodeAffinity(spec), Tolerations(spec)
     return sum(
-        affinity.matches(name, node.labels)
-        and all(taint.is_condition for taint in tolerations.untolerated(node.taints))
+        affinity.matches(name, node.labels) and _tolerates(tolerations, node)
         for name, node in snapshot.nodes.items()
     )
+
+
+def _tolerates(tolerations: Tolerations, node: Node) -> bool:
+    """Return whether only a node's own condition keeps pods off it, if any taint does."""
+    return all(taint.is_condition for taint in tolerations.untolerated(node.taints))

@@ -8,6 +8,7 @@ from daemonset_job.api.choices import FailureAction
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job_spec import FailurePolicy, NodeSelection
 from daemonset_job.api.rollout import Step
+from daemonset_job.api.taints import Taint
 from job_controller.core.plan import Plan, RemoveSchedulingGates
 from tests.unit.builders import SampleCluster, gated_pod, make_cluster, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
@@ -38,6 +39,26 @@ def test_no_task_starts_on_a_node_that_the_change_takes_out():
     # The DaemonSet has the new selection, and its controller has not acted on it yet.
     cluster.observed = False
     assert opened(run(cluster)) == ["a", "c"]
+
+
+@pytest.mark.parametrize("refusal", ["", "denied by a policy"])
+@pytest.mark.parametrize(
+    ("taint", "starts"),
+    [
+        (Taint("team", "NoSchedule"), ["a"]),
+        (Taint("team", "NoExecute"), ["a"]),
+        (Taint("node.kubernetes.io/not-ready", "NoSchedule"), ["a", "b"]),
+    ],
+)
+def test_no_task_starts_on_a_node_whose_taint_the_change_does_not_tolerate(taint, starts, refusal):
+    """The pod at its gate still tolerates it, and so does the DaemonSet."""
+    cluster = make_cluster("a", "b", running=False, gated=True, refusal=refusal)
+    cluster.pods = [gated_pod(name) for name in cluster.nodes]
+    cluster.nodes["b"] = make_node("b", taints=(taint,))
+    spec(cluster, template={"spec": {"tolerations": [{"operator": "Exists"}]}})
+    former = cluster.daemon_set()
+    spec(cluster, template={})
+    assert opened(run(cluster, daemon_set=former)) == starts
 
 
 def test_no_task_starts_there_while_the_change_is_refused():
