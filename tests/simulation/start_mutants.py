@@ -1,17 +1,21 @@
 """Deliberate defects of how starts that fail or take long are counted; see `mutants`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
+from daemonset_job.api.daemon_set import DaemonSet
+from daemonset_job.api.names import ANNOTATION_NODES_HASH
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.pod import Pod
 from job_controller import sightings as sighting_store
 from job_controller import snapshots
 from job_controller.actions import pods as pod_actions
+from job_controller.core import daemon_set_actions, scheduling_gates
+from job_controller.core.desired.comparison import is_up_to_date
 from job_controller.core.rollout import holds
 from job_controller.core.settings import Timeouts
 from job_controller.core.state import first_seen as sightings
@@ -133,7 +137,28 @@ def leaves_orphans() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def starts_excluded_nodes() -> Iterator[None]:
+    """A pod that waits at its gate may start on a node that the newest spec excludes."""
+    with patch.object(scheduling_gates, "find_unchosen", lambda *_: frozenset()):
+        yield
+
+
+@contextmanager
+def keeps_former_selections() -> Iterator[None]:
+    """A change of `spec.nodes` does not change the DaemonSet."""
+
+    def is_current(live: DaemonSet, desired: Mapping[str, Any]) -> bool:
+        nodes = desired["metadata"]["annotations"][ANNOTATION_NODES_HASH]
+        return live.nodes_hash != nodes or is_up_to_date(live, desired)
+
+    with patch.object(daemon_set_actions, "is_up_to_date", is_current):
+        yield
+
+
 START_MUTANTS: tuple[Mutant, ...] = (
+    starts_excluded_nodes,
+    keeps_former_selections,
     leaves_orphans,
     starts_before_images,
     never_fails_unstarted_tasks,

@@ -17,6 +17,7 @@ from tests.simulation.oracle import (
     due_again,
     evictions,
     evidence,
+    excluded_nodes,
     failed_tasks,
     failure_rules,
     failures,
@@ -51,6 +52,7 @@ from tests.simulation.oracle.invariant import Invariant
 MODULES = (
     completion,
     starts,
+    excluded_nodes,
     due_again,
     gates,
     turns,

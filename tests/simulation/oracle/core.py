@@ -20,6 +20,7 @@ from tests.simulation.oracle.demand import FOREVER, Due
 from tests.simulation.oracle.demands import Demands
 from tests.simulation.oracle.evictions import Evictions
 from tests.simulation.oracle.evidence import Evidence
+from tests.simulation.oracle.excluded_nodes import ExcludedNodes
 from tests.simulation.oracle.facts import find_job, is_continuous, is_true
 from tests.simulation.oracle.failure_rules import FailureRules
 from tests.simulation.oracle.failures import Failures
@@ -112,6 +113,7 @@ class Oracle:
         self.cordons = Cordons(world, self)
         self.schedules = Schedules(world, self)
         self.evictions = Evictions(world, self)
+        self.excluded_nodes = ExcludedNodes(world, self)
 
     def violate(self, invariant: str, words: str) -> None:
         self.violations.append((round(self._world.loop.moment, 3), invariant, words))
@@ -147,6 +149,7 @@ class Oracle:
         if old is None:
             self.born[write.raw["metadata"]["uid"]] = self._world.loop.moment
         self.schedules.written(write)
+        self.excluded_nodes.written(write)
         if plural == JOBS and new is not None:
             self._job_written(old, new)
         elif plural == REPORTS and new is not None:
@@ -320,6 +323,7 @@ class Oracle:
         self.holds.judge_start(run)
         self.cordons.task_starts(run)
         self.images_first.task_starts(run)
+        self.excluded_nodes.task_starts(run)
 
     def task_succeeds(self, run: PodRun) -> None:
         """Receive an instance that prints the token, or ends with 0 in mode Exit."""

@@ -66,6 +66,7 @@ class Gates:
                 self._world.oracle.holds.judge_gate(new)
                 self._world.oracle.cordons.judge_gate(new)
                 self._world.oracle.evictions.judge_gate(new)
+                self._world.oracle.excluded_nodes.judge_gate(new)
                 self._world.oracle.images_first.gate_removed(new)
                 self._world.oracle.turn_specs.gate_removed(new)
 
