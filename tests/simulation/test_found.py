@@ -243,6 +243,41 @@ def test_a_pod_counts_for_a_new_node_if_clocks_differ(ahead, excused):
     assert found.excused == excused
 
 
+@pytest.mark.parametrize("at", [0.3, 0.4])
+def test_a_node_that_is_registered_again_after_its_gate_was_removed_is_not_cordoned(at):
+    nodes = NodePlan("n1", (Task("pull", 3.0),)), NodePlan("n2")
+    again = Disturbance(at, "reregister", what="n1", seconds=0.1)
+    found = simulate(schedule(nodes, {**SPEC, "cordon": True}, again))
+    assert not found.violations
+    assert found.excused == {"cordoned first: registered again": 1}
+
+
+def test_an_eviction_may_arrive_after_its_controller_has_ended():
+    """The next controller has uncordoned the node by then, as its Job is deleted."""
+    sent = (
+        Disturbance(0.255, "fail", "controller", "pods", "slow", 5.0),
+        Disturbance(0.27, "crash", "controller", seconds=1.0),
+        Disturbance(0.5, "delete_job", "default/sample"),
+    )
+    spec = {**SPEC, "drain": {"timeoutSeconds": 60, "force": True}}
+    late = replace(schedule((NodePlan("n1"),), spec, *sent), workloads=(Workload("web"),))
+    found = simulate(late)
+    assert not found.violations
+    assert found.excused == {"evicted: sent before": 1}
+
+
+def test_evidence_may_arrive_after_its_terminator_has_ended():
+    """The task has printed its token twice by then, and its next terminator has seen the second."""
+    nodes = NodePlan("n1", (Task("exit", 0.5, 1),)), NodePlan("n2", (Task("done", 20.0),))
+    sent = (
+        Disturbance(1.0, "fail", "terminator", "jobreports", "slow", 2.0),
+        Disturbance(2.6, "crash", "terminator", seconds=0.1),
+    )
+    found = simulate(schedule(nodes, SPEC, *sent))
+    assert not found.violations
+    assert found.excused == {"evidence: unseen": 1}
+
+
 def test_a_complete_job_whose_failed_nodes_have_left_goes_after_its_ttl():
     policy = {"action": "Continue", "maxFailedNodes": 1}
     spec = {**SPEC, "backoffLimit": 0, "failurePolicy": policy, "ttlSecondsAfterFinished": 50}

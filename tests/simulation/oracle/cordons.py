@@ -35,7 +35,8 @@ INVARIANTS = (
             "uncordoned": "A person has uncordoned the node meanwhile (guarantees.md).",
             "was away": "The cordon was lifted at the end of the run, while the node could not be "
             "reached (guarantees.md), and its task begins when it is back.",
-            "registered again": "The Node object was made again after the gate was removed.",
+            "registered again": "The Node object was made again after the gate was removed "
+            "(guarantees.md, Cordons and drains).",
         },
     ),
     Invariant(

@@ -41,7 +41,8 @@ INVARIANTS = (
         seed=3_000_000_000,
         excuses={
             "uncordoned": "A person has uncordoned the node meanwhile: the drain goes on.",
-            "sent before": "The process that sent the request has died since.",
+            "sent before": "The process that sent the request has died since, and the next one has "
+            "uncordoned the node.",
         },
     ),
     Invariant(
@@ -83,15 +84,15 @@ class Evictions:
         answers = {_what_becomes_of(pod, drain) for drain in drains}
         if not answers or answers & {STAYS} or answers == {REFUSED}:
             self._oracle.violate("evicted", f"{path} on {node}, which does not have to leave")
-        if self._world.writer_is_dead:
-            self._oracle.excuse("evicted", "sent before")
-            return
         if raw is not None and not is_cordoned(raw):
             if self._oracle.cordons.was_uncordoned(raw["metadata"]["uid"]):
                 self._oracle.excuse("evicted", "uncordoned")
+            elif self._world.writer_is_dead:
+                self._oracle.excuse("evicted", "sent before")
             else:
                 self._oracle.violate("evicted", f"{path} on {node}, which is not cordoned")
-        known = self._world.loop.moment - LIST_SECONDS
+        sent_at = self._world.sent_at
+        known = (self._world.loop.moment if sent_at is None else sent_at) - LIST_SECONDS
         beside = [pod for pod in self._others_on(node) if pod.bound_at < known]
         for drain in drains if len(drains) == 1 else ():
             if kept := [each.path for each in beside if _becomes(each, drain) == REFUSED]:

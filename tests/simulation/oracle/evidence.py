@@ -27,8 +27,8 @@ INVARIANTS = (
             "the terminator's watch has delivered only that one's UID.",
             "clocks": "The pod of a former node of that name seems as young as the new node. Both "
             "were created within one second, or within that by which API servers' clocks differ.",
-            "unseen": "The task printed the token twice. A process that has ended sent the first "
-            "evidence, and its successor could not have seen that.",
+            "unseen": "The task printed the token twice. A process that has ended sent evidence "
+            "that its successor could not see (guarantees.md, What is not promised).",
         },
     ),
 )
