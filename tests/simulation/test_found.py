@@ -12,6 +12,7 @@ from job_controller.core.rollout import members, places
 from job_controller.core.state import first_seen, node_pods
 from job_controller.core.state.first_seen import Sighting
 from job_controller.core.state.node_context import RunContext
+from terminator import deletion_decision
 from terminator.logs import result_search
 from tests.simulation.defects import hides_refusals
 from tests.simulation.disturbances import PODS_END_SECONDS
@@ -276,6 +277,34 @@ def test_evidence_may_arrive_after_its_terminator_has_ended():
     found = simulate(schedule(nodes, SPEC, *sent))
     assert not found.violations
     assert found.excused == {"evidence: unseen": 1}
+
+
+JOINED_LATE = (
+    Disturbance(4.9, "refuse_pods", seconds=1500.0),
+    Disturbance(5.0, "join", what="n2"),
+)
+RESTARTED = Disturbance(300.0, "crash", "terminator", seconds=5.0)
+
+
+def joined_late(*disturbances):
+    nodes = NodePlan("n1"), NodePlan("n2", is_initial=False)
+    spec = {**SPEC, "ttlSecondsAfterFinished": 20}
+    return simulate(schedule(nodes, spec, *JOINED_LATE, *disturbances))
+
+
+@pytest.mark.parametrize("more", [(), (RESTARTED,)], ids=["", "restarted"])
+def test_a_node_that_gets_no_pod_after_the_end_keeps_the_job_for_ten_minutes(more):
+    found = joined_late(*more)
+    assert not found.violations
+    assert found.excused == {"deletion: a node joined after the end": 1}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "more"), [(0, ()), (590, ()), (500, (RESTARTED,))], ids=["at once", "", "restarted"]
+)
+def test_a_shorter_wait_for_such_a_node_is_a_violation(seconds, more):
+    with patch.object(deletion_decision, "OVERDUE_SECONDS", seconds):
+        assert joined_late(*more).kinds == {"deletion"}
 
 
 def test_a_complete_job_whose_failed_nodes_have_left_goes_after_its_ttl():

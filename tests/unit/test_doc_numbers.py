@@ -194,6 +194,7 @@ QUOTED = (
     ),
     Quoted("CONTRIBUTING.md", "at most (N) words", MAX_WORDS),
     Quoted(GUARANTEES, "deletion waits for that pod, for (N) minutes", OVERDUE_SECONDS, MINUTE),
+    Quoted(GUARANTEES, "or is unreachable, it waits (N) minutes", OVERDUE_SECONDS, MINUTE),
     Quoted(GUARANTEES, "it was recorded is no longer desired after (N) s", NODE_GONE_AFTER.seconds),
     Quoted(GUARANTEES, "A run with more than (N) nodes", NODES_PER_ROLLOUT_SHARD),
     Quoted(GUARANTEES, "So has one with more than (N) nodes", NODES_PER_SHARD),

@@ -25,7 +25,6 @@ _SAID = {
     ("cordoned first", "uncordoned"): _STILL_DRAINED,
     ("cordoned first", "was away"): "the cordon is lifted at the end of the run.",
     ("cordons at a time", "away"): "Nodes that are unreachable, or were set aside, may be",
-    ("deletion", "a node joined after the end"): "For a node that gets no pod, or is unreachable,",
     ("drain failures", "not listed"): "While it cannot list the pods of the node,",
     ("drained", "bound late"): "A pod that the scheduler binds at the moment of the cordon",
     ("drained", "uncordoned"): _STILL_DRAINED,

@@ -11,8 +11,9 @@ be asked of programs that see everything late. Each of them is one that users ca
 - A change of the spec counts from the generation that the claim names (status.observedGeneration),
   whatever the DaemonSet says by then. A deletion is a claim about the newest one.
 - A node that is recorded as set aside, and is unreachable, counts like a failed one.
-- After `Complete`, when its time to live is over, a Job stays for a node that is at work. It does
-  not stay for one that failed, nor for one that joined later and has no pod of it yet.
+- After `Complete`, when its time to live is over, a Job stays for a node that is at work. For one
+  that joined later and has no pod of it yet, it stays for ten minutes. It does not stay for one
+  that failed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.simulation.oracle.facts import is_continuous, is_true
 from tests.simulation.oracle.invariant import Invariant
 from tests.simulation.oracle.node_versions import NodeVersions, is_newer
 from tests.simulation.oracle.set_aside import is_reachable
+from tests.simulation.oracle.timeouts import TOLERANCE_SECONDS
 from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, REPORTS, Raw, controller_of
 
 if TYPE_CHECKING:
@@ -50,12 +52,15 @@ INVARIANTS = (
         mutant="ignores_nodes_without_pod",
         seed=23,
         excuses={
-            "a node joined after the end": "After Complete, when the time to live is over, a Job "
-            "does not stay for a node that joined later and has no pod.",
+            "a node joined after the end": "After Complete, a node that joined later and has no "
+            "pod keeps a Job for ten minutes only. They begin with the end of its time to live, or "
+            "the start of the terminator (guarantees.md, The time to live).",
         },
     ),
 )
 
+# How long a Job stays for a node without a pod, from when its time to live is over.
+OVERDUE_SECONDS = 600.0
 # Disturbances that put taints on nodes.
 TAINTING = {"taint", "drain"}
 
@@ -81,6 +86,7 @@ class View:
     begun: frozenset[str] = frozenset()
     jobs_until: float = 0.0
     reports_until: float = 0.0
+    since: float = 0.0
 
 
 @dataclass(slots=True)
@@ -129,6 +135,7 @@ class Completion:
             begun=self.oracle.started_nodes.until(job_uid, min(until, reports_until)),
             jobs_until=self.world.seen_until.get(job_uid, 0.0),
             reports_until=reports_until,
+            since=process.started_at,
         )
 
     def deletion_view(self, process: Process, name: str, namespace: str) -> View | None:
@@ -213,7 +220,7 @@ class Completion:
                     words = f"{node} failed, and there is no time to live"
                     self.oracle.violate("deletion", words + self.explain(uid, [node]))
             elif claim is not None and self._joined_later(uid, claim, node, node_uid):
-                self.oracle.excuse("deletion", "a node joined after the end")
+                self._judge_wait(job, view, node)
             else:
                 self._violate("deletion", job, node)
         truth = self.truth(job, view)
@@ -316,6 +323,17 @@ class Completion:
             and fits_old_spec
             and node not in self._occupied(uid, self.world.loop.moment)
         )
+
+    def _judge_wait(self, job: Raw, view: View, node: str) -> None:
+        """Judge that a Job has stayed for long enough for a node that has no pod."""
+        now, uid = self.world.loop.moment, job["metadata"]["uid"]
+        seconds = job["spec"].get("ttlSecondsAfterFinished") or 0
+        waited = now - max(self.oracle.lifetime.ended.get(uid, now) + seconds, view.since)
+        if waited < OVERDUE_SECONDS - TOLERANCE_SECONDS:
+            words = f"{node} joined later and has no pod, and the Job stayed for {waited:.0f} s"
+            self.oracle.violate("deletion", words + self.oracle.timeouts.skews())
+        else:
+            self.oracle.excuse("deletion", "a node joined after the end")
 
     def newest(self, uid: str) -> Raw:
         """Return the newest spec of a Job, which may be gone."""
