@@ -230,7 +230,7 @@ class ClusterModel:
         oracle, template = self._world.oracle, daemon_set["spec"]["template"]
         desired = daemon_sets.desired_nodes(template, nodes.values())
         oracle.completion.counted(controller_of(daemon_set), nodes)
-        oracle.turns.counted(controller_of(daemon_set), len(desired))
+        oracle.turns.counted(controller_of(daemon_set), nodes)
         oracle.gates.daemon_set_synced(meta["uid"], desired)
         self._server.set_status("daemonset-controller", DAEMON_SETS, daemon_set, status)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation import intent
@@ -69,8 +69,8 @@ class Turns:
         self._oracle = oracle
         # By the UID of a Job, the UIDs of the nodes whose task was started.
         self._begun: dict[str, set[str]] = {}
-        # By the UID of a Job, how many nodes it has had at one time, and how many the DaemonSet
-        # controller has counted.
+        # By the UID of a Job, how many nodes it has had at one time, and how many of the nodes that
+        # the DaemonSet controller knew then.
         self._sizes: dict[str, set[int]] = {}
         # By name of a node: when it got another zone than it had when it joined; its newest zone.
         self._moved_at: dict[str, float] = {}
@@ -101,9 +101,19 @@ class Turns:
         self.nodes_changed()
         return self._sizes[job_uid]
 
-    def counted(self, job_uid: str, size: int) -> None:
-        """Note how many nodes the DaemonSet controller counts: steps are percentages of them."""
-        self._sizes.setdefault(job_uid, set()).add(max(size, 1))
+    def counted(self, job_uid: str, nodes: Mapping[str, Raw]) -> None:
+        """Note how many of these nodes the user asks for: steps are percentages of them.
+
+        They are those that the DaemonSet controller knows when it writes its counts. It sees each
+        change of a node late, and on its own. So its nodes may differ from those at any one time.
+        Its DaemonSet, which the product has made, has no part in this. A change of the spec counts
+        once the controller has decided on it.
+        """
+        if job_uid in self._oracle.completion.specs:
+            until = self._world.seen_until.get(job_uid, 0.0)
+            for spec in self._oracle.completion.known(job_uid, until):
+                size = len(intent.desired_nodes(spec, nodes.values(), ()))
+                self._sizes.setdefault(job_uid, set()).add(max(size, 1))
 
     def nodes_changed(self) -> None:
         """Note how many nodes each Job has now: of those a step is a percentage."""
