@@ -26,6 +26,13 @@ QUOTA = "soak-disturbance"
 CORDONED = "soak.daemonset-job/cordoned"
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+# It ends when the kubelet is well again.
+_HEALTH = "127.0.0.1:10248/healthz"
+_RESTART_KUBELET = (
+    "systemctl restart kubelet; for n in $(seq 20); do sleep 1; "
+    f"h=$(curl -s -m 2 http://{_HEALTH} || wget -qO- {_HEALTH}); "
+    '[ "$h" = ok ] && exit 0; done; echo the kubelet is not well >&2; exit 1'
+)
 
 
 class Disturber:
@@ -40,12 +47,7 @@ class Disturber:
         # One real node at a time: what needs one that works can then rely on the others.
         self._real = asyncio.Lock()
         self._base = set(cluster.simulated_nodes())
-
-    async def disturb(self, what: Disturbance) -> None:
-        """Do one disturbance to its end; what cannot be done is noted and left."""
-        began = time.time()
-        line = {"type": "disturbance", "at": began, "kind": what.kind}
-        kinds: dict[str, Callable[[Disturbance], Awaitable[str]]] = {
+        self.kinds: Mapping[str, Callable[[Disturbance], Awaitable[str]]] = {
             "taint-simulated": self._taint_simulated,
             "taint-real": self._taint_real,
             "cordon": self._cordon,
@@ -56,14 +58,30 @@ class Disturber:
             "nodes-join": self._nodes_join,
             "node-leaves": self._node_leaves,
             "quota": self._quota,
-            "api-server-pause": self._pause_api_server,
+            "api-server-pause": lambda what: self._pause_blindly(what, "kube-apiserver"),
+            "controller-manager-pause": (
+                lambda what: self._pause_blindly(what, "kube-controller-manager")
+            ),
+            "scheduler-pause": lambda what: self._pause_component(what, "kube-scheduler"),
+            "controller-pause": lambda what: self._pause_program(what, "job-controller"),
+            "terminator-pause": lambda what: self._pause_program(what, "terminator"),
+            "kubelet-pause": self._pause_kubelet,
+            "kubelet-restart": self._restart_kubelet,
             "kill-controller": lambda _: self._kill("job-controller"),
             "kill-terminator": lambda _: self._kill("terminator"),
             "delete-system-pod": self._delete_system_pod,
             "node-stop": self._stop_node,
+            # Back at once: its tasks are killed, and its node may never be called unreachable.
+            "node-reboot": self._stop_node,
         }
+        """What does each kind of disturbance, and returns in words what it was done to."""
+
+    async def disturb(self, what: Disturbance) -> None:
+        """Do one disturbance to its end; what cannot be done is noted and left."""
+        began = time.time()
+        line = {"type": "disturbance", "at": began, "kind": what.kind}
         try:
-            words = await kinds[what.kind](what)
+            words = await self.kinds[what.kind](what)
         except (KubeError, CommandError) as error:
             words = f"not done: {error}"
         self._log({**line, "seconds": round(time.time() - began, 1), "words": words})
@@ -184,10 +202,31 @@ class Disturber:
                 self._touch(what.kind, node=node)
             return node
 
+    async def _pause_kubelet(self, what: Disturbance) -> str:
+        """Have all that a node reports, and its logs, come late."""
+        async with self._real:
+            node = _choose(await self._free_nodes(), what.pick)
+            await self._pause(node, "*/kubelet' '*", what.seconds)
+            return f"{node} {what.seconds:.1f} s"
+
+    async def _restart_kubelet(self, what: Disturbance) -> str:
+        """Have a kubelet admit its pods once more; their containers go on."""
+        async with self._real:
+            node = _choose(await self._free_nodes(), what.pick)
+            self._touch(what.kind, node=node)
+            try:
+                await self._cluster.on_node(node, _RESTART_KUBELET)
+            finally:
+                self._touch(what.kind, node=node)
+            return node
+
+    async def _system_nodes(self) -> set[str]:
+        pods = (await self._client.list(PODS, SYSTEM, label_selector=SYSTEM_PODS))["items"]
+        return {str(pod["spec"]["nodeName"]) for pod in pods if pod["spec"].get("nodeName")}
+
     async def _free_nodes(self) -> list[str]:
         """Return the real nodes that the system's own pod is not on: its long life is watched."""
-        pods = (await self._client.list(PODS, SYSTEM, label_selector=SYSTEM_PODS))["items"]
-        taken = {pod["spec"].get("nodeName") for pod in pods}
+        taken = await self._system_nodes()
         return [node for node in self._cluster.real_nodes() if node not in taken]
 
     # --- pods --------------------------------------------------------------------------
@@ -253,17 +292,30 @@ class Disturber:
 
     # --- the system --------------------------------------------------------------------
 
-    async def _pause_api_server(self, what: Disturbance) -> str:
-        nodes = [node for node in self._cluster.real_nodes() if "control-plane" in node]
-        # In one command, so that it goes on even if the harness does not live to say so.
-        pause = f"kill -STOP $i; sleep {what.seconds:.1f}; kill -CONT $i"
-        script = _for_each("*kube-apiserver' '*", pause)
+    async def _pause_blindly(self, what: Disturbance, component: str) -> str:
+        """Pause a component without which no change of a node is seen."""
         began = time.time()
         try:
-            await self._cluster.on_node(nodes[0], script)
+            return await self._pause_component(what, component)
         finally:
             self._cluster.history.blind.append((began, time.time() + RECOVERY_SECONDS))
+
+    async def _pause_component(self, what: Disturbance, component: str) -> str:
+        node = next(node for node in self._cluster.real_nodes() if "control-plane" in node)
+        await self._pause(node, f"*{component}' '*", what.seconds)
         return f"{what.seconds:.1f} s"
+
+    async def _pause_program(self, what: Disturbance, program: str) -> str:
+        """Have all that a program watches come late, and its writes: then all of it at once."""
+        nodes = sorted(await self._system_nodes() & set(self._cluster.real_nodes()))
+        pauses = (self._pause(node, f"*/bin/{program}' '*", what.seconds) for node in nodes)
+        await asyncio.gather(*pauses)
+        return f"{', '.join(nodes)} {what.seconds:.1f} s"
+
+    async def _pause(self, node: str, pattern: str, seconds: float) -> None:
+        # In one command, so that it goes on even if the harness does not live to say so.
+        pause = f"kill -STOP $i; sleep {seconds:.1f}; kill -CONT $i"
+        await self._cluster.on_node(node, _for_each(pattern, pause))
 
     async def _kill(self, program: str) -> str:
         script = _for_each(f"*/bin/{program}' '*", "kill -9 $i; echo killed")

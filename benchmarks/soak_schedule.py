@@ -31,10 +31,18 @@ KINDS: Mapping[str, Kind] = {
     "node-leaves": Kind(180, 10, 60),
     "quota": Kind(240, 5, 25),
     "api-server-pause": Kind(600, 2, 8),
+    # Shorter than the time after which a leader without a renewed Lease ends (10 s).
+    "controller-manager-pause": Kind(600, 2, 7),
+    "scheduler-pause": Kind(600, 2, 7),
+    "controller-pause": Kind(240, 1, 5),
+    "terminator-pause": Kind(240, 1, 5),
+    "kubelet-pause": Kind(300, 2, 8),
+    "kubelet-restart": Kind(600, 0, 0),
     "kill-controller": Kind(300, 0, 0, ends_processes=True),
     "kill-terminator": Kind(300, 0, 0, ends_processes=True),
     "delete-system-pod": Kind(600, 0, 0, ends_processes=True),
     "node-stop": Kind(1200, 20, 45, is_option=True),
+    "node-reboot": Kind(1200, 0, 0, is_option=True),
 }
 
 
