@@ -36,7 +36,7 @@ class StepMembers:
     have a turn than it asks for, because others are set aside, or have left with an earlier
     revision. No further one waits. `may_be_done`: it is, unless a node that the cache does not have
     yet turns out to be one of its nodes, or one in `uncounted`. The DaemonSet controller has not
-    counted those yet, and with them the step asks for more nodes.
+    counted those yet. Its selector selects them, or with them the step asks for more nodes.
     """
 
     waiting: tuple[Place, ...] = ()
@@ -102,10 +102,13 @@ def find_members(
         again = kept.present - begun
         others = max(lacking - len(again), 0)
         may_be_done = not lacking and not again and not _at_work(snapshot, places, number)
-        uncounted = _find_uncounted(snapshot, counts) if may_be_done else frozenset()
-        more = total + max(len(uncounted) - counts.missing, 0)
-        if _count_wanted(step, more, len(idle))[1] <= target:
-            uncounted = frozenset()
+        uncounted = frozenset[str]()
+        # Few steps can ask for more. For the others no node of the cluster is looked at.
+        if may_be_done and _count_wanted(step, total + len(snapshot.nodes), len(idle))[1] > target:
+            uncounted = _find_uncounted(snapshot, counts)
+            more = total + max(len(uncounted) - counts.missing, 0)
+            if _count_wanted(step, more, len(idle))[1] <= target:
+                uncounted = frozenset()
         return StepMembers(
             _first(waiting, again, others),
             is_done=may_be_done and not uncounted,
@@ -123,15 +126,19 @@ def find_members(
     may_be_done = (
         selected <= begun
         and not _at_work(snapshot, places, number)
-        and not _selects_any(snapshot, chosen, without_pod - begun)
+        and not _select(snapshot, chosen, without_pod - begun)
     )
+    uncounted = frozenset[str]()
+    if may_be_done:
+        uncounted = _select(snapshot, chosen, _find_uncounted(snapshot, counts) - begun)
     return StepMembers(
         tuple(place for place in waiting if place.name in selected),
-        is_done=may_be_done and len(without_pod) >= counts.missing,
+        is_done=may_be_done and len(without_pod) >= counts.missing and not uncounted,
         had_turn=had_turn,
         left=left,
         is_empty=not selected and not had_turn,
         may_be_done=may_be_done,
+        uncounted=uncounted,
     )
 
 
@@ -161,8 +168,8 @@ def _find_without_pod(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:
     return find_chosen(snapshot, snapshot.nodes.keys() - counts.desired_names)
 
 
-def _selects_any(snapshot: Snapshot, chosen: NodeAffinity, names: AbstractSet[str]) -> bool:
-    return any(chosen.matches(name, snapshot.nodes[name].labels) for name in names)
+def _select(snapshot: Snapshot, chosen: NodeAffinity, names: AbstractSet[str]) -> frozenset[str]:
+    return frozenset(name for name in names if chosen.matches(name, snapshot.nodes[name].labels))
 
 
 def ordered_nodes(snapshot: Snapshot, counts: NodeCounts) -> list[Node]:

@@ -1,6 +1,8 @@
 """Rollouts: turns that are written before they are taken, within `maxParallel`."""
 
 from dataclasses import replace
+from datetime import timedelta
+from unittest.mock import patch
 
 import pytest
 
@@ -9,7 +11,7 @@ from daemonset_job.api.container import Container
 from daemonset_job.api.job_spec import Completion, FailurePolicy
 from daemonset_job.api.rollout import Order, Rollout
 from job_controller.core.plan import ApplyDaemonSet, DeletePods, RemoveSchedulingGates
-from tests.unit.builders import gated_pod, make_pod
+from tests.unit.builders import NOW, gated_pod, make_node, make_pod
 from tests.unit.core.rollouts import WITHIN_ONE, RolloutWorld
 from tests.unit.core.runs import acts
 
@@ -211,3 +213,24 @@ def test_nodes_that_failed_before_come_after_all_others_and_then_that_of_the_con
     world.retry()
     world.finish()
     assert world.started == ["a", "c", "d", "a", "b"]
+
+
+def test_the_pod_that_completed_a_former_node_takes_a_place_on_the_next_machine_of_its_name():
+    """Its kubelet may start the task once more, until the controller has deleted the pod."""
+    world = RolloutWorld("a", "b", rollout=Rollout(max_parallel=1))
+    world.step(3)
+    assert world.started == ["a"]
+    (pod,) = [pod for pod in world.cluster.pods if pod.node_name == "a"]
+    world.put(replace(pod, created_at=NOW))
+    world.complete("a")
+    later = world.now + timedelta(seconds=1)
+    world.cluster.nodes["a"] = make_node("a", uid="a-uid-2", created_at=later)
+    # The API server takes a while to delete it.
+    with patch.object(world, "put"):
+        plan = world.step(5)
+    (deletion,) = acts(plan, DeletePods)
+    assert [pod.node_name for pod in deletion.pods] == ["a"]
+    assert world.started == ["a"]
+    world.take_pod("a")
+    world.step(3)
+    assert world.started == ["a", "b"]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from unittest.mock import patch
 
 import pytest
 
@@ -9,6 +10,7 @@ from daemonset_job.api.choices import FailureAction, PodPolicy
 from daemonset_job.api.job_spec import FailurePolicy, SuccessPolicy
 from daemonset_job.api.rollout import Check, Rollout, Step
 from job_controller.core.plan import RemoveSchedulingGates
+from job_controller.core.rollout import members
 from job_controller.core.state.observed_pods import PodObservation, PodsOnNode
 from tests.unit.builders import gated_pod, make_node
 from tests.unit.core.rollouts import RolloutWorld, steps
@@ -660,3 +662,69 @@ def test_a_node_that_is_known_and_not_counted_yet_does_not_restart_a_soak():
     del world.cluster.nodes["b"]
     world.step(3)
     assert world.phase == "Succeeded"
+
+
+@pytest.mark.parametrize("soak", [0, 5])
+def test_a_step_with_a_selector_waits_for_a_node_of_it_that_is_not_counted_yet(soak):
+    """It ended, and node d, which is none of it, began beside the first task of node b."""
+    step = Step(selector=CANARY, soak_seconds=soak)
+    world = RolloutWorld("a", "d", rollout=steps(step, max_parallel=2))
+    for name in "ab":
+        world.label(name, canary="true")
+    world.cluster.desired = world.cluster.scheduled = 2
+    world.step(6)
+    world.complete("a")
+    world.step(20)
+    assert world.started == ["a"]
+    words = "step 1 of 1 waits until the DaemonSet controller has counted b"
+    assert words in world.condition("Progressing")[2]
+    world.put(gated_pod("b", serial=1))
+    world.cluster.desired = world.cluster.scheduled = 3
+    world.step(20)
+    assert world.started == ["a", "b"]
+    world.finish()
+    assert world.turns() == {"a": 1, "b": 1, "d": 2}
+
+
+def test_a_step_whose_selector_selects_only_a_node_that_is_not_counted_yet_asks_nobody():
+    world = RolloutWorld("d", rollout=steps(Step(selector=CANARY)))
+    world.label("b", canary="true")
+    world.cluster.desired = world.cluster.scheduled = 1
+    world.step(20)
+    assert world.phase == "Pending"
+    assert "has counted b" in world.condition("Progressing")[2]
+    world.put(gated_pod("b", serial=1))
+    world.cluster.desired = world.cluster.scheduled = 2
+    world.step(6)
+    assert world.started == ["b"]
+
+
+def test_a_step_with_a_selector_waits_for_no_other_node_that_is_not_counted_yet():
+    world = RolloutWorld("a", "d", rollout=steps(Step(selector=CANARY)))
+    world.label("a", canary="true")
+    world.label("b", canary="false")
+    world.cluster.desired = world.cluster.scheduled = 2
+    world.step(6)
+    world.complete("a")
+    world.step(6)
+    assert world.started == ["a", "d"]
+
+
+@pytest.mark.parametrize(
+    ("step", "looked_at"),
+    [(Step(nodes=1), []), (Step(nodes="100%"), ["b"]), (Step(selector=CANARY), ["b"])],
+)
+def test_a_step_that_cannot_become_larger_looks_at_no_other_node_of_the_cluster(step, looked_at):
+    """While it soaks, each pass asks, and a cluster may have thousands of other nodes."""
+    world = RolloutWorld("a", rollout=steps(replace(step, soak_seconds=60)))
+    world.label("a", canary="true")
+    world.cluster.desired = world.cluster.scheduled = 1
+    world.step(3)
+    world.complete("a")
+    world.step(3)
+    world.label("b", canary="true")
+    found = []
+    with patch.object(members, "find_chosen", lambda _, names: found.extend(names) or set()):
+        world.step()
+    assert "soaks until" in world.condition("Progressing")[2]
+    assert sorted(set(found)) == looked_at
