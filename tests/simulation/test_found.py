@@ -8,7 +8,7 @@ import pytest
 
 from job_controller import fresh_nodes
 from job_controller.core.render import job_status
-from job_controller.core.rollout import members, places
+from job_controller.core.rollout import places, steps
 from job_controller.core.state import first_seen, node_pods
 from job_controller.core.state.first_seen import Sighting
 from job_controller.core.state.node_context import RunContext
@@ -923,7 +923,7 @@ def test_the_time_of_a_pod_that_went_before_its_task_started_counts_for_no_deadl
 def test_a_step_waits_for_a_node_that_the_daemon_set_controller_counts_late():
     """It asked for two nodes, and ended with one. So the third began beside the second."""
     assert not simulate(generate_schedule(7_870_704)).violations
-    with patch.object(members, "_find_uncounted", lambda *_: frozenset()):
+    with patch.object(steps, "find_uncounted", lambda *_: frozenset()):
         assert simulate(generate_schedule(7_870_704)).kinds == {"turns"}
 
 

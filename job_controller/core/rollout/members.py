@@ -35,8 +35,8 @@ class StepMembers:
     `is_empty`: its selector selects no node, and has selected none. `is_short`: fewer nodes could
     have a turn than it asks for, because others are set aside, or have left with an earlier
     revision. No further one waits. `may_be_done`: it is, unless a node that the cache does not have
-    yet turns out to be one of its nodes, or one in `uncounted`. The DaemonSet controller has not
-    counted those yet. Its selector selects them, or with them the step asks for more nodes.
+    yet turns out to be one of its nodes. `begun` are the nodes that need no turn in it any more. Of
+    `total` nodes it is a share, and `idle` of them can have no turn.
     """
 
     waiting: tuple[Place, ...] = ()
@@ -46,7 +46,9 @@ class StepMembers:
     is_empty: bool = False
     is_short: bool = False
     may_be_done: bool = False
-    uncounted: frozenset[str] = field(default_factory=frozenset)
+    begun: frozenset[str] = field(default_factory=frozenset)
+    total: int = 0
+    idle: int = 0
 
 
 def present_step(rollout: Rollout, number: int) -> Step | None:
@@ -102,21 +104,15 @@ def find_members(
         again = kept.present - begun
         others = max(lacking - len(again), 0)
         may_be_done = not lacking and not again and not _at_work(snapshot, places, number)
-        uncounted = frozenset[str]()
-        # Few steps can ask for more. For the others no node of the cluster is looked at.
-        if may_be_done and _count_wanted(step, total + len(snapshot.nodes), len(idle))[1] > target:
-            uncounted = _find_uncounted(snapshot, counts)
-            more = total + max(len(uncounted) - counts.missing, 0)
-            if _count_wanted(step, more, len(idle))[1] <= target:
-                uncounted = frozenset()
         return StepMembers(
             _first(waiting, again, others),
-            is_done=may_be_done and not uncounted,
+            is_done=may_be_done,
             had_turn=had_turn | left,
             left=left,
             is_short=target < wanted and not waiting,
             may_be_done=may_be_done,
-            uncounted=uncounted,
+            total=total,
+            idle=len(idle),
         )
     chosen = parse_label_selector(step.selector)
     selected = {node.name for node in nodes if chosen.matches(node.name, node.labels)}
@@ -128,17 +124,14 @@ def find_members(
         and not _at_work(snapshot, places, number)
         and not _select(snapshot, chosen, without_pod - begun)
     )
-    uncounted = frozenset[str]()
-    if may_be_done:
-        uncounted = _select(snapshot, chosen, _find_uncounted(snapshot, counts) - begun)
     return StepMembers(
         tuple(place for place in waiting if place.name in selected),
-        is_done=may_be_done and len(without_pod) >= counts.missing and not uncounted,
+        is_done=may_be_done and len(without_pod) >= counts.missing,
         had_turn=had_turn,
         left=left,
         is_empty=not selected and not had_turn,
         may_be_done=may_be_done,
-        uncounted=uncounted,
+        begun=frozenset(begun),
     )
 
 
@@ -151,10 +144,26 @@ def _count_wanted(step: Step, total: int, idle: int) -> tuple[int, int]:
     return wanted, min(wanted, max(total - idle, 0))
 
 
-def _find_uncounted(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:
-    """Return the nodes without a pod if the DaemonSet controller has not counted all of them."""
+def find_uncounted(
+    snapshot: Snapshot, counts: NodeCounts, step: Step, members: StepMembers
+) -> frozenset[str]:
+    """Return the nodes for which a step waits until the DaemonSet controller has counted them.
+
+    Its selector selects them, or with them the step asks for more nodes. Each node of the cluster
+    is looked at. So this is asked only when the step would end otherwise, or its soak begin.
+    """
+    total, idle = members.total, members.idle
+    if step.selector is None:
+        _, target = _count_wanted(step, total, idle)
+        if _count_wanted(step, total + len(snapshot.nodes), idle)[1] <= target:
+            return frozenset()
     found = find_chosen(snapshot, snapshot.nodes.keys() - counts.desired_names)
-    return found if len(found) > counts.missing else frozenset()
+    more = len(found) - counts.missing
+    if more <= 0:
+        return frozenset()
+    if step.selector is not None:
+        return _select(snapshot, parse_label_selector(step.selector), found - members.begun)
+    return found if _count_wanted(step, total + more, idle)[1] > target else frozenset()
 
 
 def _find_without_pod(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:

@@ -32,7 +32,12 @@ from job_controller.core.rollout.checks import (
     judge,
 )
 from job_controller.core.rollout.image_pull import advance_pull
-from job_controller.core.rollout.members import StepMembers, find_members, present_step
+from job_controller.core.rollout.members import (
+    StepMembers,
+    find_members,
+    find_uncounted,
+    present_step,
+)
 from job_controller.core.rollout.places import Places
 from job_controller.core.rollout.script_check import (
     check_by_script,
@@ -156,27 +161,28 @@ def _advance_step(
         # Although all nodes may be done: a task still runs on one that has left, or runs again.
         still = fold(places.taken, limit=_NAMES_LIMIT) if holds_end and counts.is_over else ""
         words = f"{_name(progress)} waits until no task runs on {still}" if still else ""
-        words = words or _awaited_count(progress, members)
         unfinished = replace(_with_unfinished_step(progress), waits_for="")
         return Advance(unfinished, message=words, holds_end=holds_end)
     found = _finish_step(snapshot, counts, _Finish(step, progress, members), now)
     is_over = found.progress is None or found.progress.step != progress.step
     # The share of a step may be of a number of nodes that is about to change.
-    is_early = not counts.desired_is_current and (is_over or progress.soak_started_at is None)
-    if is_early or (is_over and not members.is_done):
-        words = _awaited_count(progress, members)
+    is_end = is_over or progress.soak_started_at is None
+    uncounted = find_uncounted(snapshot, counts, step, members) if is_end else frozenset()
+    is_early = is_end and not counts.desired_is_current
+    if is_early or uncounted or (is_over and not members.is_done):
+        words = _awaited_count(progress, uncounted)
         return replace(_stay(progress), message=words, holds_end=holds_end)
     return replace(found, holds_end=holds_end and not is_over)
 
 
-def _awaited_count(progress: RolloutProgress, members: StepMembers) -> str:
+def _awaited_count(progress: RolloutProgress, uncounted: frozenset[str]) -> str:
     """Return which nodes the step waits for that may be of it, "" for none.
 
     If the DaemonSet controller is away, nothing else says why the step goes on.
     """
-    if not members.uncounted:
+    if not uncounted:
         return ""
-    names = fold(members.uncounted, limit=_NAMES_LIMIT)
+    names = fold(uncounted, limit=_NAMES_LIMIT)
     return f"{_name(progress)} waits until the DaemonSet controller has counted {names}"
 
 
