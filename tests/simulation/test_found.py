@@ -927,6 +927,32 @@ def test_a_step_waits_for_a_node_that_the_daemon_set_controller_counts_late():
         assert simulate(generate_schedule(7_870_704)).kinds == {"turns"}
 
 
+def test_a_step_with_a_selector_waits_for_a_node_that_the_daemon_set_controller_counts_late():
+    """The controller knows the node before the first one of the step is done."""
+    labels = (("canary", "true"),)
+    nodes = (
+        NodePlan("n0", (Task("done", 10.0),), labels=labels),
+        NodePlan("n1", (Task("done", 20.0),)),
+        NodePlan("n2", (Task("done", 20.0),), is_initial=False, labels=labels),
+    )
+    step = {"selector": {"matchLabels": dict(labels)}}
+    happens = Disturbance(8.0, "slow_daemon_sets", seconds=5.0), Disturbance(9.0, "join", what="n2")
+
+    def find_steps():
+        left = []
+        rollout = {"maxParallel": 2, "steps": [step]}
+        found = simulate(
+            schedule(nodes, {**SPEC, "rollout": rollout}, *happens),
+            look=lambda world: left.extend(world.server.all("jobreports")),
+        )
+        assert not found.violations
+        return {name: each["step"] for name, each in left[0]["status"]["nodeStates"].items()}
+
+    assert find_steps() == {"n0": 1, "n1": 2, "n2": 1}
+    with patch.object(steps, "find_uncounted", lambda *_: frozenset()):
+        assert find_steps() == {"n0": 1, "n1": 2, "n2": 2}
+
+
 @pytest.mark.parametrize("step", [{}, {"soakSeconds": 15}])
 def test_nodes_that_join_after_the_end_of_a_step_that_asked_for_more_are_none_of_it(step):
     nodes = (

@@ -487,6 +487,17 @@ def test_the_time_of_a_pod_that_was_deleted_before_its_task_started_does_not_cou
     assert found.record.active_since == late - timedelta(seconds=waits)
 
 
+def test_a_node_whose_pods_are_deleted_again_and_again_before_a_start_does_not_fail_by_time():
+    spec, record, now = replace(SPEC, node_deadline_seconds=90), None, NOW
+    for serial in range(20):
+        pod = replace(with_container(state="waiting"), uid=f"pod-a-{serial}", started_at=START)
+        for _ in range(2):
+            record = assess(pod, spec=spec, record=record, now=now).record
+            now += timedelta(seconds=60)
+    assert record.state == "Waiting"
+    assert assess(pod, spec=spec, record=record, now=now).record.state == "Failed"
+
+
 def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
     """It had all its time but a second when a user asked for a retry."""
     node = make_node("a")
