@@ -171,8 +171,19 @@ def _advance_step(
     is_early = is_end and not counts.desired_is_current
     if is_early or uncounted or (is_over and not members.is_done):
         words = _awaited_count(progress, uncounted)
-        return replace(_stay(progress), message=words, holds_end=holds_end)
+        stays = _with_passed_check(step, progress) if is_over else progress
+        return replace(_stay(stays), message=words, holds_end=holds_end)
     return replace(found, holds_end=holds_end and not is_over)
+
+
+def _with_passed_check(step: Step, progress: RolloutProgress) -> RolloutProgress:
+    """Return the progress of a step that ends as soon as its nodes are known.
+
+    Its check has passed, and is not asked again meanwhile: its time may be over by then.
+    """
+    if step.check.is_empty or progress.soak_started_at is None:
+        return progress
+    return replace(progress, check_passed=check_hash(step.check))
 
 
 def _awaited_count(progress: RolloutProgress, uncounted: frozenset[str]) -> str:

@@ -9,7 +9,7 @@ import pytest
 from daemonset_job.api.choices import FailureAction, PodPolicy
 from daemonset_job.api.job_spec import FailurePolicy, SuccessPolicy
 from daemonset_job.api.rollout import Check, Rollout, Step
-from job_controller.core.plan import RemoveSchedulingGates
+from job_controller.core.plan import RemoveSchedulingGates, WriteStatus
 from job_controller.core.rollout import members
 from job_controller.core.state.observed_pods import PodObservation, PodsOnNode
 from tests.unit.builders import gated_pod, make_node
@@ -730,3 +730,33 @@ def test_other_nodes_of_the_cluster_are_looked_at_only_when_a_step_would_end(ste
         assert not found
         world.step(30)
     assert sorted(set(found)) == looked_at
+
+
+@pytest.mark.parametrize("step", [Step(nodes="100%"), Step(selector=CANARY)])
+def test_a_check_that_has_passed_is_not_asked_again_while_a_node_is_not_counted(step):
+    """Else the status would change with each answer, for as long as no one counts the node."""
+    world = RolloutWorld(
+        "a", rollout=steps(replace(step, check=Check(pods=PODS, timeout_seconds=30)))
+    )
+    for name in "ab":
+        world.label(name, canary="true")
+    del world.cluster.nodes["b"]
+    world.cluster.desired = world.cluster.scheduled = 1
+    world.step(3)
+    world.complete("a")
+    world.step(3)
+    assert world.plan.pod_query is not None
+    world.label("b", canary="true")
+    observe(world, PodsOnNode(2, 2))
+    for _ in range(60):
+        world.step()
+        # What was read is forgotten when nothing asks any more.
+        if world.plan.pod_query is None:
+            world.extra = {}
+    assert world.phase == "Running"
+    assert world.cluster.job.status.rollout.step == 1
+    assert "waits until the DaemonSet controller has counted b" in world.condition("Progressing")[2]
+    assert not acts(world.step(), WriteStatus)
+    del world.cluster.nodes["b"]
+    world.step(3)
+    assert world.phase == "Succeeded"
