@@ -132,10 +132,22 @@ class ExcludedNodes:
             intent.placement(s, n).should_continue for s in specs for n in nodes
         ):
             return
-        if self._is_excused(run, nodes, is_gone=is_gone):
+        if not self._was_ever_chosen(uid, run.machine.name):
+            why = "which no spec has ever chosen"
+        elif self._is_excused(run, nodes, is_gone=is_gone):
             return
-        why = "its Job is deleted" if is_gone else f"excluded for {GOING_SECONDS:g} s"
+        else:
+            why = "its Job is deleted" if is_gone else f"excluded for {GOING_SECONDS:g} s"
         self.oracle.violate("started outside", f"{run.machine.name} starts, {why}")
+
+    def _was_ever_chosen(self, uid: str, name: str) -> bool:
+        """Return whether a spec of the Job has let a pod stay on a version of the node.
+
+        If none has, the pod was never right, and nothing that is late excuses it.
+        """
+        specs = self.oracle.completion.known(uid, -math.inf)
+        nodes = self.oracle.completion.node_versions.since(name, -math.inf)
+        return any(intent.placement(s, n).should_continue for s in specs for n in nodes)
 
     def _is_excused(self, run: PodRun, nodes: Iterable[Raw], *, is_gone: bool) -> bool:
         """Return whether there is a reason why a pod that should be gone is there."""
