@@ -20,6 +20,7 @@ from tests.simulation import (
     labelled_steps,
     lost_logs,
     orphans,
+    refused_writes,
     reimages,
     scheduled_jobs,
     undone_changes,
@@ -64,6 +65,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (refused_writes.FIRST_SEED, "refused writes", refused_writes.with_refused_writes),
     (labelled_steps.FIRST_SEED, "labelled steps", labelled_steps.with_labelled_steps),
     (changed_schedules.FIRST_SEED, "changed schedules", changed_schedules.with_changed_schedules),
     (lost_logs.FIRST_SEED, "lost logs", lost_logs.with_lost_logs),

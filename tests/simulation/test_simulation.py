@@ -17,6 +17,7 @@ from tests.simulation import (
     corrections,
     crowded_rollouts,
     drains,
+    drawn_disturbances,
     exit_codes,
     holds,
     intent,
@@ -24,6 +25,7 @@ from tests.simulation import (
     labelled_steps,
     lost_logs,
     orphans,
+    refused_writes,
     reimages,
     scheduled_jobs,
     undone_changes,
@@ -74,6 +76,8 @@ CHANGED_SCHEDULES = range(changed_schedules.FIRST_SEED, changed_schedules.FIRST_
 LOST_LOGS = range(lost_logs.FIRST_SEED, lost_logs.FIRST_SEED + 24)
 # Those whose steps select nodes by labels.
 LABELLED_STEPS = range(labelled_steps.FIRST_SEED, labelled_steps.FIRST_SEED + 40)
+# Those with refusals of writes that no other ones refuse.
+REFUSED_WRITES = range(refused_writes.FIRST_SEED, refused_writes.FIRST_SEED + 30)
 # Those of CORRECTED, DRAINED, SCHEDULED and CHANGED_SCHEDULES are judged by the tests that look at
 # them.
 RANGES = {
@@ -91,6 +95,7 @@ RANGES = {
     "changed rollouts": CHANGED_ROLLOUTS,
     "lost logs": LOST_LOGS,
     "labelled steps": LABELLED_STEPS,
+    "refused writes": REFUSED_WRITES,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.
@@ -192,6 +197,8 @@ FOUND_LATER = (
     *(6010958, 7697215, 7708352),
     # Found with them, and fixed before.
     *(7698454, 7706284),
+    # A schedule that was changed while its status was refused.
+    17_000_000_484,
 )
 # Each of the features is in at least this number of the first ones.
 FEATURED = 80
@@ -335,6 +342,17 @@ def test_each_hold_is_in_many_of_the_schedules_with_holds():
         counts["exclusive"] += any("exclusive" in rollout for rollout in rollouts)
     assert len(counts) == len(holds.NAMES)
     assert min(counts.values()) >= 16, counts
+
+
+def test_each_write_that_is_refused_there_is_refused_in_many_schedules():
+    counts, first = Counter(), refused_writes.FIRST_SEED
+    for schedule in map(generate_schedule, range(first, first + 160)):
+        refused = {d.what for d in schedule.disturbances if d.kind == "refuse_write"}
+        counts.update(refused & set(refused_writes.WRITES))
+    assert set(counts) == set(refused_writes.WRITES)
+    assert min(counts.values()) >= 10, counts
+    others = {what for who, what in drawn_disturbances.WRITES if who == "controller"}
+    assert not counts.keys() & others
 
 
 def test_steps_that_select_by_labels_have_much_happen_to_them():

@@ -118,15 +118,16 @@ def decide_schedule(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
 def _with_schedule(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
     """Return the ScheduledJob with a status that says since when it has this schedule.
 
-    At first that is since it was created. Starts of a changed schedule that would have been before
-    the change are left out: the newest would come at once, in the middle of a day. A controller
-    that was away sees the change later than it was.
+    At first that is since its spec was last written: it may be another one by then than it was
+    created with. Starts of a changed schedule that would have been before the change are left out:
+    the newest would come at once, in the middle of a day. A controller that was away sees the
+    change later than it was.
     """
     text, status = schedule_text(scheduled), scheduled.status
     if status.schedule == text:
         return scheduled
-    since = scheduled.spec_time if status.schedule else scheduled.created_at
-    since = min(since or now, now)
+    first = None if status.schedule else scheduled.created_at
+    since = min(scheduled.spec_time or first or now, now)
     changed = replace(status, schedule=text, schedule_time=whole_seconds(since))
     return replace(scheduled, status=changed)
 

@@ -101,7 +101,7 @@ def judge_final_state(world: World) -> None:
         _Rest(world, job).judge()
     if not is_refused:
         world.oracle.cordons.judge_rest()
-        world.oracle.schedules.judge_rest()
+    world.oracle.schedules.judge_rest()
 
 
 def _judge_closed(world: World, report: Raw) -> None:
@@ -247,7 +247,8 @@ class _Rest:
             verb, _, plural = what.rpartition(" ")
             last = self.world.refused_last
             hit = max(last.get((who, what, uid), -1e9) for uid in (self.uid, ""))
-            if who != "controller" or plural == "jobs" or now - hit > REFUSED_LATELY_SECONDS:
+            is_about_it = who == "controller" and plural not in {"jobs", "scheduledjobs"}
+            if not is_about_it or now - hit > REFUSED_LATELY_SECONDS:
                 continue
             if progressing.get("status") != "False":
                 reason = progressing.get("reason")

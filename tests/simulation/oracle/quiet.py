@@ -62,6 +62,7 @@ async def wait_until_quiet(world: World) -> bool:
         quiet = world.loop.moment - last
         is_up = all(process.is_up for process in processes)
         is_due = any(machine.starts_by > world.loop.moment for machine in world.machines.values())
+        is_due = is_due or world.oracle.schedules.is_refused_in_time()
         if (
             quiet > QUIET_SECONDS
             and not is_due

@@ -7,7 +7,7 @@ of the spec, by its own clock, and the controller learns no other one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import floor
+from math import floor, isinf
 
 from tests.simulation.schedule import moments_of
 from tests.simulation.server import Raw
@@ -82,7 +82,8 @@ class Specs:
 
     def moments(self, number: int, *, after: float) -> list[float]:
         """Return the starts by the schedule of a spec after a time, of which seconds are known."""
-        return [each for each in moments_of(self._text(number)) if each > floor(after)]
+        whole = after if isinf(after) else floor(after)
+        return [each for each in moments_of(self._text(number)) if each > whole]
 
     def _text(self, number: int) -> str:
         return str(self.specs[number][1]["schedule"])

@@ -72,12 +72,15 @@ INVARIANTS = (
 # What was so for less is known to no reconcile for sure: a request may be late, and answered late.
 READ_SECONDS = 12.0
 PROMPT_SECONDS = 20.0
+# By then, a start that was refused has been tried again, or its status says that it was missed.
+REFUSED_SECONDS = 40.0
 # An edit this many seconds before a start is read before it.
 SETTLED_SECONDS = 5.0
 # What waits for a request that it disturbs.
 PENDING = {"crash_on", "fail"}
 FINAL = {"Succeeded", "Failed"}
 USER = "user"
+WRITE_STATUS = "patch status scheduledjobs"
 LIMITS = {
     "Succeeded": ("successfulJobsHistoryLimit", 3),
     "Failed": ("failedJobsHistoryLimit", 1),
@@ -145,6 +148,17 @@ class Schedules:
             d.kind in PENDING or not d.seconds or d.at + d.seconds > moment - PROMPT_SECONDS
             for d in found
         )
+
+    def is_refused_in_time(self) -> bool:
+        """Return whether a start is refused whose deadline is yet to pass: the status follows."""
+        for scheduled in self._world.server.all(SCHEDULED_JOBS):
+            conditions = (scheduled.get("status") or {}).get("conditions") or ()
+            limit = scheduled["spec"].get("startingDeadlineSeconds")
+            is_refused = any(each["reason"] == "JobRefused" for each in conditions)
+            if is_refused and limit is not None:
+                since = self._world.loop.moment - limit - REFUSED_SECONDS
+                return any(each > since for each in moments_of(scheduled["spec"]["schedule"]))
+        return False
 
     # --- what the controller does ------------------------------------------------------------
 
@@ -215,12 +229,17 @@ class Schedules:
     # --- the end -----------------------------------------------------------------------------
 
     def judge_rest(self) -> None:
-        """Judge the ScheduledJobs that are there at rest."""
+        """Judge the ScheduledJobs that are there at rest.
+
+        What is refused for good may be undone; Jobs are deleted once the status is written.
+        """
+        refused = self._refused()
         for scheduled in self._world.server.all(SCHEDULED_JOBS):
             uid, spec = scheduled["metadata"]["uid"], scheduled["spec"]
             for phase, (field, default) in LIMITS.items():
                 ended = self._ended(uid, phase)
-                if len(ended) > spec.get(field, default):
+                is_kept = refused & {"delete jobs", WRITE_STATUS}
+                if len(ended) > spec.get(field, default) and not is_kept:
                     self._oracle.violate("history limits", f"{phase}: {ended} are there")
             self._judge_newest(scheduled)
 
@@ -235,13 +254,16 @@ class Schedules:
             "Suspended": bool(spec.get("suspend")),
             "StartMissed": "startingDeadlineSeconds" in spec,
             "WaitingForRun": bool(self._open(uid)) and spec["concurrencyPolicy"] == "Forbid",
+            "JobRefused": bool(self._refused() & {"create jobs", "delete jobs"}),
         }
+        is_silent = WRITE_STATUS in self._refused()
         newest = self._newest(uid)
         is_done = newest is None or _minute(newest) in self.made.get(uid, ())
-        if not is_done and not keeps.get(reason, False):
+        is_kept = any(keeps.values()) if is_silent else keeps.get(reason, False)
+        if not is_done and not is_kept:
             self._oracle.violate("missed start", f"the start at {newest:g} was not, for {reason}")
         active = [each["name"] for each in status.get("active") or ()]
-        if active != sorted(self._open(uid)):
+        if active != sorted(self._open(uid)) and not is_silent:
             words = f"the status lists {active}, and {self._open(uid)} have not ended"
             self._oracle.violate("missed start", words)
 
@@ -259,6 +281,10 @@ class Schedules:
         return max(found, default=None)
 
     # --- facts -------------------------------------------------------------------------------
+
+    def _refused(self) -> set[str]:
+        """Return the writes of the controller that are refused for good."""
+        return {what for who, what in self._world.refused_forever() if who == "controller"}
 
     def _known(self, uid: str) -> list[Raw]:
         """Return the specs of which one may be what a reconcile has read that acts now."""

@@ -216,6 +216,15 @@ def test_a_mistake_that_is_corrected_starts_nothing_in_the_past(mistake, is_firs
     assert plan.status.next_schedule_time == NOON + 23 * HOUR
 
 
+@pytest.mark.parametrize(("changed_at", "starts"), [(2 * HOUR, False), (3 * HOUR, True)])
+def test_a_start_before_a_change_is_not_made_up_for_if_nothing_was_recorded(changed_at, starts):
+    """The controller was away, or the API server refused the status."""
+    changed = replace(scheduled("30 9 * * *"), created_at=NOON - 5 * HOUR)
+    changed = replace(changed, spec_time=NOON - changed_at)
+    plan = decide_schedule(ScheduleSnapshot(changed), NOON)
+    assert (plan.start is not None) == starts
+
+
 def test_forbid_waits_for_the_run_before_and_then_starts_the_newest_one():
     policy = {"concurrency_policy": ConcurrencyPolicy.FORBID}
     before = Run(name(NOON - 5 * MINUTE), "a")
