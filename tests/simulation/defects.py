@@ -9,6 +9,7 @@
 | evictions and drains                  | `evictions`       | `fails_nodes_by_eviction`      |
 | clocks of nodes                       | `node_clocks`     | `uses_node_clocks`             |
 | clocks of two API servers             | `api_clocks`      | `uses_api_clocks`              |
+| API servers' clocks that differ       | `clock_gaps`      | `compares_api_clocks`          |
 | volumes that cannot be mounted        | `volumes`         | `never_fails_unstarted_tasks`  |
 | init containers that do not end       | `init_containers` | `never_fails_unstarted_tasks`  |
 | pods that the kubelet rejects         | `rejections`      | `never_fails_unstarted_tasks`  |
@@ -157,6 +158,22 @@ def uses_api_clocks() -> Iterator[None]:
         return real(replace(job, status=status), now)
 
     with patch.object(run_state, "deadline", deadline):
+        yield
+
+
+@contextmanager
+def compares_api_clocks() -> Iterator[None]:
+    """A report that is older than its Job is taken for that of an earlier Job of that name."""
+    real = Caches.reports_of
+
+    def reports_of(self: Caches, key: JobKey) -> tuple[JobReport, ...]:
+        job, found = self.job(key), real(self, key)
+        if job is None or job.created_at is None:
+            return found
+        since = job.created_at
+        return tuple(each for each in found if each.created_at is None or each.created_at >= since)
+
+    with patch.object(Caches, "reports_of", reports_of):
         yield
 
 
@@ -330,6 +347,9 @@ THREE_EVICTIONS = Schedule(
     calm=True,
 )
 
+# The API server that users talk to is ahead of that of the controller.
+FAR_CLOCKS = Schedule(0, _TWO_NODES, (JobPlan(),), calm=True, api_skews=(0.0, 600.0))
+
 DEFECTS = (
     Defect(ignores_taints, switches.taints, (1191,)),
     Defect(excludes_cordoned_nodes, switches.cordons, (12, 70, 79)),
@@ -338,6 +358,7 @@ DEFECTS = (
     Defect(fails_nodes_by_eviction, switches.evictions, (THREE_EVICTIONS,)),
     Defect(uses_node_clocks, switches.node_clocks, (37, 170, 182)),
     Defect(uses_api_clocks, switches.api_clocks, (152,)),
+    Defect(compares_api_clocks, switches.clock_gaps, (FAR_CLOCKS,)),
     Defect(start_mutants.never_fails_unstarted_tasks, switches.volumes, (72, 138, 402)),
     Defect(start_mutants.never_fails_unstarted_tasks, switches.init_containers, (54, 445, 1129)),
     Defect(start_mutants.never_fails_unstarted_tasks, switches.rejections, (426, 690, 775)),

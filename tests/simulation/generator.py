@@ -15,6 +15,7 @@ from tests.simulation import (
     crowded_rollouts,
     drains,
     exit_codes,
+    far_clocks,
     holds,
     interrupted_exits,
     labelled_steps,
@@ -65,6 +66,7 @@ FAULTS = ("before", "after", "conflict", "slow", "throttle")
 
 # From which seed on schedules have something that others have not, the last ones first.
 _RANGES = (
+    (far_clocks.FIRST_SEED, "far clocks", far_clocks.with_far_clocks),
     (refused_writes.FIRST_SEED, "refused writes", refused_writes.with_refused_writes),
     (labelled_steps.FIRST_SEED, "labelled steps", labelled_steps.with_labelled_steps),
     (changed_schedules.FIRST_SEED, "changed schedules", changed_schedules.with_changed_schedules),

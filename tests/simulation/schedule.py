@@ -214,7 +214,8 @@ class Schedule:
     """One run, before it begins.
 
     `streams` is the terminator's limit, `shard_nodes` how many nodes a shard of a report holds. The
-    clocks of the two API servers are `api_skews` seconds ahead of the programs'.
+    clocks of the two API servers are `api_skews` seconds ahead of the programs'. By the first one,
+    nodes have been there for `nodes_age` seconds at the beginning.
     `has_last_statuses`: a kubelet writes the last status of a deleted pod also if nothing of it has
     started, as since Kubernetes 1.27. Without it, such a pod is gone at once.
     """
@@ -227,6 +228,7 @@ class Schedule:
     streams: int = 256
     shard_nodes: int = NODES_PER_SHARD
     api_skews: tuple[float, float] = (0.0, 0.0)
+    nodes_age: float = 0.0
     has_last_statuses: bool = False
     workloads: tuple[Workload, ...] = ()
     scheduled: tuple[ScheduledPlan, ...] = ()

@@ -132,14 +132,16 @@ class Server:
 
     # --- writing -------------------------------------------------------------------------
 
-    def create(self, actor: str, plural: str, body: Raw, namespace: str) -> Raw:
-        """Store a new object and return it; AlreadyExists."""
+    def create(
+        self, actor: str, plural: str, body: Raw, namespace: str, *, age: float = 0.0
+    ) -> Raw:
+        """Store an object that was created `age` seconds ago, and return it; AlreadyExists."""
         meta = body["metadata"]
         key = (namespace, meta["name"])
         if key in self.objects[plural]:
             raise AlreadyExists(f"{plural} {meta['name']} exists")
         self._uids += 1
-        uid, stamp = f"{self._uids:05x}000-{plural}", self._clock.stamp(self.skew(actor))
+        uid, stamp = f"{self._uids:05x}000-{plural}", self._clock.stamp(self.skew(actor) - age)
         kind = _KINDS[plural]
         new = _ask(objects.created, kind, body, namespace=namespace, uid=uid, stamp=stamp)
         new["metadata"].setdefault("namespace", "")

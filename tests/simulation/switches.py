@@ -56,6 +56,11 @@ def api_clocks(schedule: Schedule) -> Schedule:
     return replace(schedule, api_skews=(0.0, 0.0))
 
 
+def clock_gaps(schedule: Schedule) -> Schedule:
+    """Return the schedule with API servers whose clocks do not differ from each other."""
+    return replace(schedule, api_skews=(schedule.api_skews[0],) * 2)
+
+
 def sizes(schedule: Schedule) -> Schedule:
     """Return the schedule with reports that have room for every node."""
     return replace(schedule, shard_nodes=NODES_PER_SHARD)

@@ -19,6 +19,7 @@ from tests.simulation import (
     drains,
     drawn_disturbances,
     exit_codes,
+    far_clocks,
     holds,
     intent,
     interrupted_exits,
@@ -78,6 +79,8 @@ LOST_LOGS = range(lost_logs.FIRST_SEED, lost_logs.FIRST_SEED + 24)
 LABELLED_STEPS = range(labelled_steps.FIRST_SEED, labelled_steps.FIRST_SEED + 40)
 # Those with refusals of writes that no other ones refuse.
 REFUSED_WRITES = range(refused_writes.FIRST_SEED, refused_writes.FIRST_SEED + 30)
+# Those with API servers whose clocks differ by much.
+FAR_CLOCKS = range(far_clocks.FIRST_SEED, far_clocks.FIRST_SEED + 24)
 # Those of CORRECTED, DRAINED, SCHEDULED and CHANGED_SCHEDULES are judged by the tests that look at
 # them.
 RANGES = {
@@ -96,6 +99,7 @@ RANGES = {
     "lost logs": LOST_LOGS,
     "labelled steps": LABELLED_STEPS,
     "refused writes": REFUSED_WRITES,
+    "far clocks": FAR_CLOCKS,
 }
 # Others that have found a defect, of the product or of the model, before Jobs that stay were asked
 # for more, and before tasks rebooted their nodes.

@@ -300,7 +300,7 @@ class World:
             "metadata": {"name": name, "labels": labels},
             "status": {"conditions": [ready("True", since)]},
         }
-        return self.server.create("kubelet", NODES, body, "")
+        return self.server.create("kubelet", NODES, body, "", age=self.schedule.nodes_age)
 
     def set_ready(self, name: str, status: str) -> None:
         """Have the node controller, or its kubelet, say whether a node is Ready."""

@@ -309,7 +309,9 @@ class _Rest:
             return False
         born = self.world.oracle.born
         # API times are whole seconds, of two servers' clocks.
-        return born[pod["metadata"]["uid"]] < born[raw["metadata"]["uid"]] - 4.0
+        skew = self.world.server.skew
+        ahead = max(skew("daemonset-controller") - skew("kubelet"), 0.0)
+        return born[pod["metadata"]["uid"]] < born[raw["metadata"]["uid"]] - 4.0 - ahead
 
     def is_kept_out(self, node: str) -> bool:
         """Whether a node's task has ended well or refused, and there is no shard to enter it in."""
