@@ -6,6 +6,7 @@
 | cordons                               | `cordons`         | `excludes_cordoned_nodes`      |
 | numberMisscheduled                    | `taints`          | `ignores_misscheduled`         |
 | tasks that end with 0 on TERM         | `endings`         | `completes_at_exit_after_term` |
+| grace periods that tasks use          | `grace_periods`   | `takes_deleted_pods_for_ended` |
 | evictions and drains                  | `evictions`       | `fails_nodes_by_eviction`      |
 | clocks of nodes                       | `node_clocks`     | `uses_node_clocks`             |
 | clocks of two API servers             | `api_clocks`      | `uses_api_clocks`              |
@@ -121,6 +122,15 @@ def completes_at_exit_after_term() -> Iterator[None]:
         )
 
     with patch.object(terminator, "has_succeeded", has_succeeded):
+        yield
+
+
+@contextmanager
+def takes_deleted_pods_for_ended() -> Iterator[None]:
+    """A pod has ended at its deletion, and not when its task has."""
+    real = pod.Pod.is_terminal.fget  # type: ignore[attr-defined]
+    early = property(lambda self: self.is_terminating or real(self))
+    with patch.object(pod.Pod, "is_terminal", early):
         yield
 
 
@@ -347,6 +357,14 @@ THREE_EVICTIONS = Schedule(
     calm=True,
 )
 
+# The task works on for the grace period of its pod, on a node that is cordoned for it.
+USED_GRACE_PERIOD = Schedule(
+    0,
+    (NodePlan("n1", (Task("done", 60.0, on_term="deaf"),)), NodePlan("n2")),
+    (JobPlan(spec={"image": "example/task:1", "cordon": True}),),
+    (Disturbance(5.0, "delete_pod", what="n1"),),
+    calm=True,
+)
 # The API server that users talk to is ahead of that of the controller.
 FAR_CLOCKS = Schedule(0, _TWO_NODES, (JobPlan(),), calm=True, api_skews=(0.0, 600.0))
 
@@ -355,6 +373,7 @@ DEFECTS = (
     Defect(excludes_cordoned_nodes, switches.cordons, (12, 70, 79)),
     Defect(ignores_misscheduled, switches.taints, (9, 14, 47)),
     Defect(completes_at_exit_after_term, switches.endings, (48, 54, 199)),
+    Defect(takes_deleted_pods_for_ended, switches.grace_periods, (USED_GRACE_PERIOD,)),
     Defect(fails_nodes_by_eviction, switches.evictions, (THREE_EVICTIONS,)),
     Defect(uses_node_clocks, switches.node_clocks, (37, 170, 182)),
     Defect(uses_api_clocks, switches.api_clocks, (152,)),

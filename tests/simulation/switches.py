@@ -61,6 +61,13 @@ def clock_gaps(schedule: Schedule) -> Schedule:
     return replace(schedule, api_skews=(schedule.api_skews[0],) * 2)
 
 
+def grace_periods(schedule: Schedule) -> Schedule:
+    """Return the schedule with tasks that use no grace period: they end at once on TERM."""
+    return _with_tasks(
+        schedule, lambda task: replace(task, on_term="") if task.on_term == "deaf" else task
+    )
+
+
 def sizes(schedule: Schedule) -> Schedule:
     """Return the schedule with reports that have room for every node."""
     return replace(schedule, shard_nodes=NODES_PER_SHARD)
