@@ -45,8 +45,8 @@ INVARIANTS = (
         seed=11_000_000_188,
         excuses={
             "controller away": "The DaemonSet still chooses the node: the controller was away, a "
-            "watch of it was late, or the API server did not take its writes (guarantees.md, Which "
-            "nodes).",
+            "watch of it was late, or the API server did not take its writes "
+            "(guarantees.md, Which nodes).",
             "Kubernetes late": "The DaemonSet controller or the garbage collector has not looked "
             "yet (guarantees.md, Which nodes).",
             "no DaemonSet": "A client has deleted the DaemonSet of the pod, and none has adopted "
