@@ -58,6 +58,8 @@ class Container:
     last_reason: str = ""
     last_message: str = ""
     last_finished_at: datetime | None = None
+    # It is reported as terminated, and has never been created: its pod ended before that.
+    was_never_created: bool = False
 
 
 def parse_container(raw: Mapping[str, Any]) -> Container:
@@ -78,7 +80,24 @@ def parse_container(raw: Mapping[str, Any]) -> Container:
         last_reason=last.get("reason") or "",
         last_message=(last.get("message") or "")[-_MESSAGE_LIMIT:],
         last_finished_at=parse_time(last.get("finishedAt")),
+        was_never_created=kind == "terminated" and not was_created(raw),
     )
+
+
+def was_created(raw: Mapping[str, Any]) -> bool:
+    """Return whether the container of a raw status was created.
+
+    The last status of a pod has its containers as terminated (ContainerStatusUnknown) that were
+    never created, without an ID and a start (kubernetes pkg/kubelet/status/status_manager.go,
+    TerminatePod).
+    """
+    state = raw.get("state") or {}
+    ended = state.get("terminated") or {}
+    if raw.get("containerID") or raw.get("restartCount") or raw.get("lastState"):
+        return True
+    if "running" in state or ended.get("startedAt"):
+        return True
+    return bool(ended) and ended.get("reason") != STATUS_UNKNOWN
 
 
 def ended_count(container: Container) -> int:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from daemonset_job.api import names
-from daemonset_job.api.container import CONTAINERS_SHAPE, STATUS_UNKNOWN, Container, parse_container
+from daemonset_job.api.container import CONTAINERS_SHAPE, Container, parse_container, was_created
 from daemonset_job.api.owners import controller_uid, controlling_daemon_set, has_controller
 from daemonset_job.api.shape import (
     AFFINITY,
@@ -280,20 +280,9 @@ def _hold_started(status: Mapping[str, Any]) -> bool:
 
 
 def _has_run(status: Mapping[str, Any]) -> bool:
-    """Return whether a container of the pod was created, init containers included.
-
-    The last status of a deleted pod has its containers as terminated (ContainerStatusUnknown) that
-    were never created, without an ID and a start (kubernetes pkg/kubelet/status/status_manager.go,
-    TerminatePod).
-    """
-    for group in ("initContainerStatuses", "containerStatuses"):
-        for raw in status.get(group) or ():
-            state = raw.get("state") or {}
-            ended = state.get("terminated") or {}
-            if raw.get("containerID") or raw.get("restartCount") or raw.get("lastState"):
-                return True
-            if "running" in state or ended.get("startedAt"):
-                return True
-            if ended and ended.get("reason") != STATUS_UNKNOWN:
-                return True
-    return False
+    """Return whether a container of the pod was created, init containers included."""
+    return any(
+        was_created(raw)
+        for group in ("initContainerStatuses", "containerStatuses")
+        for raw in status.get(group) or ()
+    )

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.simulation.generator import generate_schedule
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
 
@@ -95,3 +96,7 @@ def test_a_change_of_the_template_excludes_nodes_too(part):
 def test_no_node_starts_once_enough_are_done():
     spec = {**SPEC, "rollout": {"maxParallel": 1}, "successPolicy": {"minCompleted": 1}}
     assert starts_on_n2(WAITING, spec) == (False, [])
+
+
+def test_a_pod_may_start_while_the_daemonset_controller_is_late_by_the_longer_of_two_delays():
+    assert not simulate(generate_schedule(7_946_355)).violations

@@ -920,6 +920,12 @@ def test_the_time_of_a_pod_that_went_before_its_task_started_counts_for_no_deadl
     assert {each["state"] for each in left[0]["status"]["nodeStates"].values()} == {"Completed"}
 
 
+@pytest.mark.parametrize("seed", [7_907_716, 7_908_993])
+def test_nor_if_the_pod_is_on_record_as_an_attempt(seed):
+    """The node shut down, and its pod before was marked; or the kubelet reported it as ended."""
+    assert not simulate(generate_schedule(seed)).violations
+
+
 def test_a_step_waits_for_a_node_that_the_daemon_set_controller_counts_late():
     """It asked for two nodes, and ended with one. So the third began beside the second."""
     assert not simulate(generate_schedule(7_870_704)).violations

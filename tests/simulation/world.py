@@ -72,6 +72,7 @@ class World:
         self._lags: dict[str, Callable[[], float]] = {}
         self._faults: list[tuple[str, str, str, float]] = []
         self._slowed: dict[str, float] = {}
+        self._late: dict[str, float] = {}
         self._refused: dict[str, float] = {}
         self._refused_writes: dict[tuple[str, str], tuple[str, float]] = {}
         self.quiet_from = 0.0
@@ -182,10 +183,15 @@ class World:
         self._faults.clear()
 
     def slow_down(self, what: str, seconds: float) -> None:
-        self._slowed[what] = self.loop.moment + seconds
+        self._slowed[what] = until = self.loop.moment + seconds
+        self._late[what] = max(self._late.get(what, 0.0), until)
 
     def slowed_until(self, what: str) -> float:
         return self._slowed.get(what, 0.0)
+
+    def late_until(self, what: str) -> float:
+        """Return until when something may be late: a shorter delay brings nothing forward."""
+        return self._late.get(what, 0.0)
 
     def refuse(self, plural: str, seconds: float) -> None:
         self._refused[plural] = self.loop.moment + seconds

@@ -83,5 +83,5 @@ def without_ended_pods(
 
 def _without_pod(record: NodeRecord) -> NodeRecord:
     if is_marked(record):
-        return replace(record, reason="", message="", attempts=0, pod_uid="")
+        return replace(record, reason="", message="", attempts=0, active_since=None, pod_uid="")
     return replace(record, pod_uid="") if has_failed_unstarted(record) else record

@@ -80,7 +80,9 @@ def record_from_pod(context: RunContext, record: NodeRecord, inputs: NodeInputs)
     # A rule fails the node for an end on record, whatever became of the attempts after it.
     is_kept = same_pod and failing and is_fatal(context.spec, record.exit_code)
     ignored = newly if is_ignored and not is_kept else 0
+    # A pod that ended before its task started counts as an attempt, and as no start.
     started = container.started_at or pod.started_at
+    started = None if container.was_never_created else started
     reason, message = _not_restarting_reason(context, record, inputs, count)
     active = replace(
         base,
@@ -165,8 +167,9 @@ def _active_since(context: RunContext, record: NodeRecord, pod: Pod) -> datetime
     """
     if pod.is_gated and context.is_suspended:
         return None
-    # The time of a pod that was deleted before its task started does not count.
-    has_begun = record.attempts > 0 or is_of_pod(record, pod)
+    # The time of a pod that went before the node's task started does not count. It may be on record
+    # as an attempt.
+    has_begun = record.started_at is not None or is_of_pod(record, pod)
     since = record.active_since if has_begun else None
     if context.spec.node_deadline_seconds is None or pod.started_at is None:
         return since

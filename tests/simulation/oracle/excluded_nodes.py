@@ -172,7 +172,7 @@ class ExcludedNodes:
         what, since = (
             ("slow_gc", now - COLLECTED_SECONDS) if is_gone else ("slow_daemon_sets", since)
         )
-        is_late = world.slowed_until(what) > since
+        is_late = world.late_until(what) > since
         if is_late:
             self.oracle.excuse("started outside", "Kubernetes late")
         return is_late

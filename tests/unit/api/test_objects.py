@@ -171,7 +171,11 @@ def test_the_container_that_holds_a_pod_has_started(status, started):
 def test_a_pod_has_run_once_any_container_of_it_was_created(group, name, status, has_run):
     waits = {"name": "waits", "state": {"waiting": {"reason": "PodInitializing"}}}
     raw = {group: [waits, {"name": name, **status}]}
-    assert parse_pod(raw_pod(status=raw)).has_run is has_run
+    pod = parse_pod(raw_pod(status=raw))
+    assert pod.has_run is has_run
+    if pod.container is not None:
+        has_ended = pod.container.state == "terminated"
+        assert pod.container.was_never_created is (has_ended and not has_run)
 
 
 @pytest.mark.parametrize(

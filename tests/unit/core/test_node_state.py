@@ -12,6 +12,7 @@ from daemonset_job.api.job_spec import Completion, FailurePolicy, FailureRule
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.times import format_time, parse_time
 from job_controller.core.settings import Timeouts
+from job_controller.core.state.ended_pods import EndedPods, mark, without_ended_pods
 from job_controller.core.state.first_seen import ObservedObjects, update_sightings
 from job_controller.core.state.node_context import NodeInputs, RunContext
 from job_controller.core.state.node_exits import SANDBOX_GRACE
@@ -496,6 +497,35 @@ def test_a_node_whose_pods_are_deleted_again_and_again_before_a_start_does_not_f
             now += timedelta(seconds=60)
     assert record.state == "Waiting"
     assert assess(pod, spec=spec, record=record, now=now).record.state == "Failed"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        replace(
+            with_container(state="terminated", exit_code=137, was_never_created=True),
+            phase="Failed",
+            started_at=START,
+        ),
+        replace(with_container(state="waiting"), started_at=START),
+    ],
+)
+def test_nor_does_the_time_of_one_that_is_on_record_as_an_attempt_count(first):
+    """Its kubelet reported it as ended, or the one before it was deleted to take a start back."""
+    spec, late = replace(SPEC, node_deadline_seconds=90), NOW + timedelta(seconds=60)
+    marked = NodeRecord("a-uid", "Waiting", attempts=1, pod_uid="pod-a-0")
+    record = assess(first, spec=spec, record=marked).record
+    assert (record.active_since, record.started_at) == (NOW, None)
+    assert record.attempts >= 1
+    second = replace(with_container(state="waiting"), uid="pod-a-2", started_at=START)
+    assert assess(second, spec=spec, record=record, now=late).record.active_since == late
+
+
+def test_nor_does_that_of_a_pod_that_was_deleted_to_take_the_start_back():
+    record = NodeRecord("a-uid", "Waiting", active_since=NOW, pod_uid="pod-a-1")
+    ended_pods = EndedPods(frozenset({"pod-a-1"}))
+    records = without_ended_pods({"a": mark(record, "pod-a-1", "")}, ended_pods)
+    assert (records["a"].pod_uid, records["a"].active_since) == ("", None)
 
 
 def test_a_failure_to_start_from_before_a_retry_does_not_swallow_it():
