@@ -118,18 +118,30 @@ def decide_schedule(snapshot: ScheduleSnapshot, now: datetime) -> SchedulePlan:
 def _with_schedule(scheduled: ScheduledJob, now: datetime) -> ScheduledJob:
     """Return the ScheduledJob with a status that says since when it has this schedule.
 
-    At first that is since its spec was last written: it may be another one by then than it was
-    created with. Starts of a changed schedule that would have been before the change are left out:
-    the newest would come at once, in the middle of a day. A controller that was away sees the
-    change later than it was.
+    Starts of a changed schedule that would have been before the change are left out: the newest
+    would come at once, in the middle of a day. A controller that was away sees the change later
+    than it was.
     """
     text, status = schedule_text(scheduled), scheduled.status
     if status.schedule == text:
         return scheduled
-    first = None if status.schedule else scheduled.created_at
-    since = min(scheduled.spec_time or first or now, now)
+    since = min(_changed_at(scheduled, now), now)
     changed = replace(status, schedule=text, schedule_time=whole_seconds(since))
     return replace(scheduled, status=changed)
+
+
+def _changed_at(scheduled: ScheduledJob, now: datetime) -> datetime:
+    """Return since when the spec has its schedule, which the status does not have.
+
+    Before the first record, any change of the spec may have been one of the schedule. Without a
+    change of the spec, a later time of its fields is of labels. An earlier one than the creation is
+    of another object, from which a client has copied it.
+    """
+    if scheduled.status.schedule:
+        return scheduled.spec_time or now
+    written = scheduled.spec_time if scheduled.generation > 1 else None
+    times = (scheduled.created_at, written)
+    return max((each for each in times if each is not None), default=now)
 
 
 def _with_done(snapshot: ScheduleSnapshot, starts: Starts) -> Starts:

@@ -219,10 +219,27 @@ def test_a_mistake_that_is_corrected_starts_nothing_in_the_past(mistake, is_firs
 @pytest.mark.parametrize(("changed_at", "starts"), [(2 * HOUR, False), (3 * HOUR, True)])
 def test_a_start_before_a_change_is_not_made_up_for_if_nothing_was_recorded(changed_at, starts):
     """The controller was away, or the API server refused the status."""
-    changed = replace(scheduled("30 9 * * *"), created_at=NOON - 5 * HOUR)
+    changed = replace(scheduled("30 9 * * *"), created_at=NOON - 5 * HOUR, generation=2)
     changed = replace(changed, spec_time=NOON - changed_at)
     plan = decide_schedule(ScheduleSnapshot(changed), NOON)
     assert (plan.start is not None) == starts
+
+
+def test_a_change_of_labels_alone_leaves_out_no_start_that_came_before():
+    """A client that wrote the spec owns its fields, and writes labels: that has a new time."""
+    labelled = replace(scheduled("30 9 * * *"), created_at=NOON - 5 * HOUR, generation=1)
+    labelled = replace(labelled, spec_time=NOON - HOUR)
+    plan = decide_schedule(ScheduleSnapshot(labelled), NOON)
+    assert plan.start.moment == NOON - timedelta(hours=2, minutes=30)
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_no_start_before_the_creation_by_an_older_time_of_its_fields(generation):
+    """A client may write managedFields: those of a saved object have the times of that one."""
+    restored = replace(scheduled("30 9 * * *"), created_at=NOON - HOUR, generation=generation)
+    restored = replace(restored, spec_time=NOON - 24 * HOUR)
+    plan = decide_schedule(ScheduleSnapshot(restored), NOON)
+    assert (plan.start, plan.status.schedule_time) == (None, NOON - HOUR)
 
 
 def test_forbid_waits_for_the_run_before_and_then_starts_the_newest_one():
