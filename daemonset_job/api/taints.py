@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from daemonset_job.api.tolerations import parse_tolerations
+
 # Taints that keep a pod from being placed on a node.
 _KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 # What the pods of every DaemonSet tolerate
@@ -60,13 +62,12 @@ class Tolerations:
         self._is_on_host_network = bool(pod_spec.get("hostNetwork"))
         # By key, effect and value. An empty key or effect, or no value, means every one
         # (k8s.io/api core/v1 Toleration.ToleratesTaint).
-        self._known: set[tuple[Any, Any, Any]] = set()
-        for raw in pod_spec.get("tolerations") or ():
-            key, effect = raw.get("key") or "", raw.get("effect") or ""
-            if raw.get("operator") == "Exists":
-                self._known.add((key, effect, None))
-            elif key:
-                self._known.add((key, effect, raw.get("value") or ""))
+        self._known: set[tuple[str, str, str | None]] = set()
+        for each in parse_tolerations(pod_spec):
+            if each.operator == "Exists":
+                self._known.add((each.key, each.effect, None))
+            elif each.key:
+                self._known.add((each.key, each.effect, each.value))
 
     def untolerated(self, taints: Iterable[Taint]) -> tuple[Taint, ...]:
         """Return the taints that keep the pods off a node."""

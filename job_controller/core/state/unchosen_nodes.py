@@ -59,4 +59,7 @@ def count_chosen(snapshot: Snapshot) -> int | None:
 
 def _tolerates(tolerations: Tolerations, node: Node) -> bool:
     """Return whether only a node's own condition keeps pods off it, if any taint does."""
-    return all(taint.is_condition for taint in tolerations.untolerated(node.taints))
+    # Most nodes have no taint, and this is asked of each of them in each reconcile.
+    return not node.taints or all(
+        taint.is_condition for taint in tolerations.untolerated(node.taints)
+    )

@@ -61,6 +61,18 @@ def test_no_task_starts_on_a_node_whose_taint_the_change_does_not_tolerate(taint
     assert opened(run(cluster, daemon_set=former)) == starts
 
 
+@pytest.mark.parametrize("odd", ["x", None, [], {"key": ["team"]}, {"key": "team", "value": {}}])
+def test_what_is_no_toleration_tolerates_nothing(odd):
+    """The CRD under which the Job was stored did not check its template."""
+    cluster = make_cluster("a", "b", running=False, gated=True, refusal="invalid")
+    cluster.pods = [gated_pod(name) for name in cluster.nodes]
+    cluster.nodes["b"] = make_node("b", taints=(Taint("team", "NoSchedule"),))
+    spec(cluster, template={"spec": {"tolerations": [{"operator": "Exists"}]}})
+    former = cluster.daemon_set()
+    spec(cluster, template={"spec": {"tolerations": [odd]}})
+    assert opened(run(cluster, daemon_set=former)) == ["a"]
+
+
 def test_no_task_starts_there_while_the_change_is_refused():
     cluster = make_cluster("a", "b", running=False, gated=True, refusal="denied by a policy")
     cluster.pods = [gated_pod(name) for name in cluster.nodes]
