@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import assert_never
 
+from daemonset_job.api import names
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason, ProgressingReason
 from daemonset_job.api.states import NodeState
+from job_controller.core.desired.daemon_set import build_daemon_set
 from job_controller.core.desired.limits import (
     SPEC_LIMIT_BYTES,
     TERMS_LIMIT_BYTES,
@@ -233,7 +235,7 @@ def _pod_change(write: RefusedWrite) -> str:
 
 
 def _altered_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
-    if not counts.is_altered:
+    if not counts.is_altered or _awaits_apply(snapshot):
         return None
     name = snapshot.job.daemon_set_name
     return Blocker(
@@ -241,6 +243,17 @@ def _altered_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
         f"another client changed the affinity, nodeSelector or tolerations of DaemonSet {name}; "
         "the controller is reverting that: if it keeps coming back, find and stop that client",
     )
+
+
+def _awaits_apply(snapshot: Snapshot) -> bool:
+    """Return whether the DaemonSet differs because the Job was changed, as far as is known."""
+    found = snapshot.owned_daemon_set
+    if found is None or found.alteration:
+        return False
+    desired = build_daemon_set(snapshot.job, gated=found.is_gated, settings=snapshot.settings)
+    annotations: dict[str, str] = desired["metadata"]["annotations"]
+    of_job = annotations[names.ANNOTATION_SPEC_HASH]
+    return found.annotations.get(names.ANNOTATION_SPEC_HASH, of_job) != of_job
 
 
 def _foreign_blocker(found: DaemonSet) -> Blocker:

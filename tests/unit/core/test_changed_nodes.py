@@ -61,6 +61,22 @@ def test_no_task_starts_on_a_node_whose_taint_the_change_does_not_tolerate(taint
     assert opened(run(cluster, daemon_set=former)) == starts
 
 
+@pytest.mark.parametrize(
+    "says_so", [False, True], ids=["changed by the Job", "changed by a client"]
+)
+def test_a_change_of_the_job_is_not_said_to_be_that_of_another_client(says_so):
+    """The DaemonSet has tolerations that the Job does not ask for, or not any more."""
+    cluster = make_cluster("a", "b")
+    spec(cluster, template={"spec": {"tolerations": [{"operator": "Exists"}]}})
+    former = cluster.daemon_set()
+    spec(cluster, template={})
+    if says_so:
+        former = replace(former, annotations=cluster.daemon_set().annotations)
+    plan = run(cluster, daemon_set=former)
+    assert ("DaemonSetAltered" in {event.reason for event in plan.events}) == says_so
+    assert (conditions(cluster)["Progressing"] == ("False", "DaemonSetAltered")) == says_so
+
+
 @pytest.mark.parametrize("odd", ["x", None, [], {"key": ["team"]}, {"key": "team", "value": {}}])
 def test_what_is_no_toleration_tolerates_nothing(odd):
     """The CRD under which the Job was stored did not check its template."""
