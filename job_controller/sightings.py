@@ -26,6 +26,7 @@ from job_controller.core.state.left_nodes import find_ending
 from job_controller.core.state.node_changes import nodes_without_results
 from job_controller.core.state.node_exits import find_ends_of_rules
 from job_controller.core.state.node_pods import current_pods, pods_without_node
+from job_controller.core.state.overlooked_nodes import find_overlooked
 from job_controller.core.state.placement_wait import find_waiting
 from job_controller.core.state.snapshot import Snapshot, merge_records
 
@@ -91,4 +92,5 @@ def observe(snapshot: Snapshot) -> ObservedObjects:
         },
         ended_by_rule=find_ends_of_rules(snapshot, pods.values()),
         limits=has_limits(snapshot.job.spec),
+        overlooked=find_overlooked(snapshot),
     )

@@ -23,7 +23,10 @@ from job_controller.core.desired.template_conflict import find_template_conflict
 from job_controller.core.plan import RefusedWrite
 from job_controller.core.state.blocker import Blocker
 from job_controller.core.state.node_counts import NodeCounts
-from job_controller.core.state.placement_blockers import find_placement_blocker
+from job_controller.core.state.placement_blockers import (
+    find_overlooked_blocker,
+    find_placement_blocker,
+)
 from job_controller.core.state.run_state import find_excess_failures
 from job_controller.core.state.snapshot import Snapshot
 from job_controller.core.state.validate import find_token_error
@@ -92,6 +95,7 @@ def find_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
         or find_placement_blocker(snapshot, counts)
         or _node_blocker(counts)
         or _failures_blocker(snapshot.job, counts)
+        or find_overlooked_blocker(snapshot, counts)
     )
 
 

@@ -51,6 +51,7 @@ from job_controller.core.state.node_pods import (
     terminating_nodes,
 )
 from job_controller.core.state.node_state import assess_node
+from job_controller.core.state.overlooked_nodes import find_overlooked_for_long
 from job_controller.core.state.placement_wait import stalled_at
 from job_controller.core.state.replaced_pods import replaced_node
 from job_controller.core.state.set_aside_nodes import find_set_aside, is_set_aside
@@ -144,7 +145,8 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
     is_refused = RefusedWrite.DAEMON_SET in snapshot.refusals
     stalls_at = stalled_at(snapshot, now)
     is_stalled = stalls_at is not None and now >= stalls_at
-    later = (wake_at, None if is_stalled else stalls_at)
+    overlooked, overlooked_at = find_overlooked_for_long(snapshot, now)
+    later = (wake_at, None if is_stalled else stalls_at, overlooked_at)
     wakes = (*found.wakes, *absent_wakes, *(at for at in later if at is not None))
     return NodeCounts(
         nodes=found.nodes,
@@ -167,6 +169,7 @@ def count_nodes(snapshot: Snapshot, now: datetime) -> NodeCounts:
         new_pods_are_gated=daemon_set is None or (daemon_set.is_gated and daemon_set.is_observed),
         is_altered=placement.is_altered,
         is_stalled=is_stalled,
+        overlooked=overlooked,
         is_record_urgent=found.is_record_urgent or bool(ending),
         wake_at=min(wakes, default=None),
     )

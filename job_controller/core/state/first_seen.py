@@ -40,6 +40,7 @@ UNEXPLAINED: Final = "unexplained"
 UNSEEN: Final = "unseen by a scheduler"
 REJECTED: Final = "rejected"
 UNSCHEDULABLE: Final = "unschedulable"
+OVERLOOKED: Final = "overlooked"
 # The kinds of causes that keep a task from starting, by reason. Each kind has its own timer.
 _KINDS: Final = {
     NodeReason.IMAGE_PULL_FAILED: BLOCKED,
@@ -157,6 +158,11 @@ def node_left(node: Node) -> Fact:
     return Fact(node.uid, _LEFT, since=since)
 
 
+def node_overlooked(node: Node) -> Fact:
+    """Return the fact that the DaemonSet chooses the node, and its controller does not count it."""
+    return Fact(node.uid, OVERLOOKED)
+
+
 def owned_failed(job_uid: str) -> Fact:
     """Return the fact that a Job with that UID, which this Job owns, has failed."""
     return Fact(job_uid, _OWNED_FAILED)
@@ -222,7 +228,7 @@ class ObservedObjects:
     which an earlier one has not ended. `waiting`: see `placement_wait`. `failed_owned` are the UIDs
     of owned Jobs that have failed. `ended` is how many starts of the task have ended by the
     records, by the UID of the pod. `ended_by_rule` are the UIDs of pods with an end for which a
-    rule fails the node. `limits`: see `has_limits`.
+    rule fails the node. `limits`: see `has_limits`. `overlooked`: see `overlooked_nodes`.
     """
 
     pods: Mapping[str, Pod]
@@ -241,6 +247,7 @@ class ObservedObjects:
     ended: Mapping[str, int] = field(default_factory=dict)
     ended_by_rule: Collection[str] = ()
     limits: Fact | None = None
+    overlooked: Collection[str] = ()
 
 
 def update_sightings(
@@ -285,6 +292,7 @@ def _facts_without_pod(observed: ObservedObjects) -> set[Fact]:
     holding |= {results_missing(uid) for uid in observed.without_results}
     holding |= {ended_by_rule(uid) for uid in observed.ended_by_rule}
     holding |= {owned_failed(uid) for uid in observed.failed_owned}
+    holding |= {node_overlooked(observed.nodes[name]) for name in observed.overlooked}
     holding |= {node_draining(observed.nodes[name], at) for name, at in observed.draining.items()}
     # With a taint of its own condition only, the node is still desired.
     left = (observed.nodes[name] for name in observed.ending if name not in observed.tainted)

@@ -86,6 +86,8 @@ class NodeCounts:
         is_altered: Whether another client changed where the DaemonSet's pods run since the last
             apply.
         is_stalled: Whether the DaemonSet controller has not acted for a minute although it should.
+        overlooked: Nodes without a pod that the DaemonSet chooses, and that its controller has not
+            counted for a minute. They are not among the desired ones, and `is_exact` is False.
         is_record_urgent: Whether the record lacks what nothing else may show soon. A node has
             begun, and is losing its pod or may lose it by its condition. Or a task has ended with
             an exit code for which a rule fails its node: the kubelet shows only the newest end.
@@ -110,6 +112,7 @@ class NodeCounts:
     new_pods_are_gated: bool = True
     is_altered: bool = False
     is_stalled: bool = False
+    overlooked: frozenset[str] = frozenset()
     is_record_urgent: bool = False
     wake_at: datetime | None = None
 

@@ -22,7 +22,7 @@ def find_placement_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | 
         words = "it has not observed the newest spec"
         return _stalled_blocker(daemon_set.name, words) if counts.is_stalled else None
     if counts.desired == 0:
-        return Blocker(
+        return find_overlooked_blocker(snapshot, counts) or Blocker(
             ProgressingReason.NO_MATCHING_NODES,
             _no_matching_nodes_words(snapshot, counts),
         )
@@ -37,6 +37,25 @@ def find_placement_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | 
             "their pods cannot finish terminating, and new ones are created only after that",
         )
     return None
+
+
+def find_overlooked_blocker(snapshot: Snapshot, counts: NodeCounts) -> Blocker | None:
+    """Return which nodes the DaemonSet controller has not counted for a minute, None for none.
+
+    None also in a step of a rollout: it says itself what it waits for.
+    """
+    found, job = counts.overlooked, snapshot.job
+    progress = job.status.rollout if job.spec.rollout is not None else None
+    if not found or (progress is not None and not progress.is_in_rest):
+        return None
+    match, them = ("matches", "it") if len(found) == 1 else ("match", "them")
+    return Blocker(
+        ProgressingReason.DAEMON_SET_STALLED,
+        f"{fold(found, limit=200)} {match} the Job, and for over a minute the DaemonSet controller "
+        f"has neither counted {them} nor created a pod. See whether namespace "
+        f"{job.namespace} has a node selector (OpenShift), and whether "
+        "kube-controller-manager is running",
+    )
 
 
 def _no_matching_nodes_words(snapshot: Snapshot, counts: NodeCounts) -> str:

@@ -644,6 +644,9 @@ def test_a_step_waits_for_a_node_that_is_known_and_not_counted_yet(each):
 def test_a_step_that_has_its_nodes_waits_for_no_other_one(step):
     world = one_uncounted(step)
     assert world.cluster.job.status.rollout.step == 2
+    # After the last step, nothing else says what the run waits for.
+    assert world.condition("Progressing")[1] == "DaemonSetStalled"
+    assert world.condition("Progressing")[2].startswith("b matches the Job")
 
 
 def test_a_node_that_is_known_and_not_counted_yet_does_not_restart_a_soak():
