@@ -133,6 +133,16 @@ PODS_OF_ALL_KINDS = [
     ),
     pod_with(status={"initContainerStatuses": [task(state={"running": {"startedAt": TIME}})]}),
     pod_with(status={"containerStatuses": [{"name": "hold", "state": {}, "lastState": {}}]}),
+    pod_with(
+        {},
+        {},
+        {
+            "phase": "Failed",
+            "containerStatuses": [
+                task(state={"terminated": {"reason": "ContainerStatusUnknown", "exitCode": 137}})
+            ],
+        },
+    ),
 ]
 
 

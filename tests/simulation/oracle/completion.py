@@ -55,6 +55,8 @@ INVARIANTS = (
             "a node joined after the end": "After Complete, a node that joined later and has no "
             "pod keeps a Job for ten minutes only. They begin with the end of its time to live, or "
             "the start of the terminator (guarantees.md, The time to live).",
+            "kept off": "The DaemonSet controller does not count a node without a pod if a taint, "
+            "or its condition, keeps a new pod off (guarantees.md, The time to live).",
         },
     ),
 )
@@ -327,6 +329,10 @@ class Completion:
     def _judge_wait(self, job: Raw, view: View, node: str) -> None:
         """Judge that a Job has stayed for long enough for a node that has no pod."""
         now, uid = self.world.loop.moment, job["metadata"]["uid"]
+        current = self.world.server.get(NODES, node, "")
+        if current and not intent.placement(self.newest(uid), current).should_run:
+            self.oracle.excuse("deletion", "kept off")
+            return
         seconds = job["spec"].get("ttlSecondsAfterFinished") or 0
         waited = now - max(self.oracle.lifetime.ended.get(uid, now) + seconds, view.since)
         if waited < OVERDUE_SECONDS - TOLERANCE_SECONDS:
