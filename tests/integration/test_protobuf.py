@@ -96,7 +96,7 @@ async def test_pods_are_the_same_in_both_formats(kube_env, namespace, monkeypatc
         assert pod == parse_pod(by_name[name]["object"]) == parse_pod(listed[name])
     pods = [parse_pod(event["object"]) for event in short]
     assert sum(pod.is_terminating for pod in pods) == 2
-    assert sum(pod.container is not None for pod in pods) == 3
+    assert sum(pod.container is not None for pod in pods) == 4
     assert {pod.node_name for pod in pods} > {"n2"}
     # A change, a deletion, and an end of history.
     async with await connected(kube_env) as client:

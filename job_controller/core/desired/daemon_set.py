@@ -8,6 +8,7 @@ from typing import Any, Final
 from daemonset_job.api import names
 from daemonset_job.api.affinity import REQUIRED
 from daemonset_job.api.choices import CompletionMode, RuleAction
+from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job import Job
 from daemonset_job.api.job_spec import JobSpec
 from daemonset_job.api.json_text import json_hash
@@ -73,6 +74,13 @@ def build_daemon_set(job: Job, *, gated: bool, settings: Settings) -> dict[str, 
         },
         "spec": spec,
     }
+
+
+def is_of_earlier_spec(found: DaemonSet, job: Job, settings: Settings) -> bool:
+    """Return whether a DaemonSet was applied for an earlier spec of its Job, as far as is known."""
+    desired = build_daemon_set(job, gated=found.is_gated, settings=settings)
+    of_job = desired["metadata"]["annotations"][names.ANNOTATION_SPEC_HASH]
+    return bool(found.annotations.get(names.ANNOTATION_SPEC_HASH, of_job) != of_job)
 
 
 def child_labels(job: Job) -> dict[str, str]:

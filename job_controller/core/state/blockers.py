@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import assert_never
 
-from daemonset_job.api import names
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.fold_names import fold
 from daemonset_job.api.job import Job
 from daemonset_job.api.node_record import NodeRecord
 from daemonset_job.api.reasons import NodeReason, ProgressingReason
 from daemonset_job.api.states import NodeState
-from job_controller.core.desired.daemon_set import build_daemon_set
+from job_controller.core.desired.daemon_set import is_of_earlier_spec
 from job_controller.core.desired.limits import (
     SPEC_LIMIT_BYTES,
     TERMS_LIMIT_BYTES,
@@ -254,10 +253,7 @@ def _awaits_apply(snapshot: Snapshot) -> bool:
     found = snapshot.owned_daemon_set
     if found is None or found.alteration:
         return False
-    desired = build_daemon_set(snapshot.job, gated=found.is_gated, settings=snapshot.settings)
-    annotations: dict[str, str] = desired["metadata"]["annotations"]
-    of_job = annotations[names.ANNOTATION_SPEC_HASH]
-    return found.annotations.get(names.ANNOTATION_SPEC_HASH, of_job) != of_job
+    return is_of_earlier_spec(found, snapshot.job, snapshot.settings)
 
 
 def _foreign_blocker(found: DaemonSet) -> Blocker:
