@@ -996,3 +996,27 @@ def test_the_pod_of_a_deleted_node_is_excused_only_if_it_completed_that_node(lim
     with patch.object(places, "_deleted_nodes_at_work", return_value=()):
         kinds = simulate(schedule(both_slow, spec, renewed)).kinds
     assert kinds == {"turns" if limit == "maxParallel" else "zones"}
+
+
+@pytest.mark.parametrize(("seconds", "is_recorded"), [(0.13, False), (0.3, True), (5.0, True)])
+def test_a_task_has_begun_once_it_is_on_record_although_its_daemon_set_is_deleted(
+    seconds, is_recorded
+):
+    """The node shuts down, and the task starts at 1.29 s. The DaemonSet is deleted after that."""
+    drawn = generate_schedule(7_921_423)
+    assert not simulate(drawn).violations
+    happens = tuple(
+        replace(each, at=1.29 + seconds) if each.kind == "delete_daemon_set" else each
+        for each in drawn.disturbances
+        if each.kind in {"shutdown", "delete_daemon_set"}
+    )
+    counts = []
+    found = simulate(
+        replace(drawn, disturbances=happens),
+        look=lambda world: counts.extend(job["status"]["nodes"] for job in world.server.all(JOBS)),
+    )
+    assert not found.violations
+    assert counts[-1]["unreachable"] == int(is_recorded)
+    with ignores_nodes_without_pod():
+        kinds = simulate(replace(drawn, disturbances=happens)).kinds
+    assert kinds == ({"counts", "stuck"} if is_recorded else set())

@@ -3,7 +3,8 @@
 A node that has begun stays desired when a condition of its own keeps pods off it. A program that
 sees everything late cannot know of a task whose pod went at once. So a node counts from the moment
 that its start is on record, and at the latest KNOWN_SECONDS after the start of its task. The latter
-holds only if the controller was not disturbed within that time. A node that is only recorded as
+holds only if the controller was not disturbed within that time, and no client has deleted the
+DaemonSet of the pod by then. A node that is only recorded as
 unreachable, or failed before its task has started, counts as long as that is on record. So does one
 whose pod is deleted to take the start of the run back. What takes that off the record may complete
 the run without the node, if no task has started there.
@@ -50,14 +51,14 @@ class StartedNodes:
     def task_starts(self, run: PodRun) -> None:
         """Receive an instance of a task that starts.
 
-        In a pod whose DaemonSet a client has deleted, a start does not count. Nor does it in a pod
-        that seems older than its node, because the clocks of two API servers differ.
+        In a pod whose DaemonSet a client deletes before the start is on record, it does not count.
+        Nor does it in a pod that seems older than its node, because the clocks of two API servers
+        differ.
         """
         node = self.world.server.get(NODES, run.machine.name, "")
         if node is not None and _created(run.raw) < _created(node):
             return
-        daemon_sets = self.world.server.all(DAEMON_SETS)
-        if controller_of(run.raw) not in {raw["metadata"]["uid"] for raw in daemon_sets}:
+        if not self._has_daemon_set(run):
             return
         if job_uid := self.oracle.job_of.get(run.pod_uid):
             now, key = self.world.loop.moment, (job_uid, run.machine.uid)
@@ -68,9 +69,15 @@ class StartedNodes:
     def _note(self, key: tuple[str, str], run: PodRun, since: float) -> None:
         controller = self.world.processes["controller"]
         was_well = controller.is_up and controller.started_at < since
-        is_there = self.world.server.now(PODS, run.raw) is not None
+        is_there = self.world.server.now(PODS, run.raw) is not None and self._has_daemon_set(run)
         if was_well and is_there and self.world.undisturbed_from["controller"] < since:
             self.known.setdefault(key, self.world.loop.moment)
+
+    def _has_daemon_set(self, run: PodRun) -> bool:
+        """Return whether the DaemonSet that made or adopted the pod is there."""
+        pod = self.world.server.now(PODS, run.raw) or run.raw
+        owners = {raw["metadata"]["uid"] for raw in self.world.server.all(DAEMON_SETS)}
+        return controller_of(pod) in owners
 
     def judge_record(self, report: Raw) -> None:
         """Note which nodes have begun by a report."""
