@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,6 +72,11 @@ class Tolerations:
     def untolerated(self, taints: Iterable[Taint]) -> tuple[Taint, ...]:
         """Return the taints that keep the pods off a node."""
         return tuple(taint for taint in taints if not self.tolerates(taint))
+
+    def is_only_condition(self, taints: Collection[Taint]) -> bool:
+        """Return whether only the own condition of a node keeps the pods off, if any taint does."""
+        # Most nodes have no taint, and this is asked of each of them in each reconcile.
+        return not taints or all(taint.is_condition for taint in self.untolerated(taints))
 
     def tolerates(self, taint: Taint) -> bool:
         """Return whether the pods tolerate the taint."""

@@ -187,7 +187,7 @@ def _takes_pods(node: Node | None, uid: str, tolerations: Tolerations) -> bool:
     """Return whether the node is still the one that it was, and no taint keeps its pod off."""
     if node is None or node.uid != uid:
         return False
-    return all(taint.is_condition for taint in tolerations.untolerated(node.taints))
+    return tolerations.is_only_condition(node.taints)
 
 
 def _pods_at_work(

@@ -17,7 +17,7 @@ from job_controller.core.rollout.node_order import sort_nodes, zone_of
 from job_controller.core.rollout.places import Places, counted_twice
 from job_controller.core.rollout.turns import Place
 from job_controller.core.rollout.written_progress import written_progress
-from job_controller.core.state.left_nodes import find_chosen
+from job_controller.core.state.left_nodes import find_chosen_others
 from job_controller.core.state.node_counts import DesiredNode, NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_records
 from job_controller.core.state.unchosen_nodes import find_unchosen
@@ -157,7 +157,7 @@ def find_uncounted(
         _, target = _count_wanted(step, total, idle)
         if _count_wanted(step, total + len(snapshot.nodes), idle)[1] <= target:
             return frozenset()
-    found = find_chosen(snapshot, snapshot.nodes.keys() - counts.desired_names)
+    found = find_chosen_others(snapshot, counts.desired_names)
     more = len(found) - counts.missing
     if more <= 0:
         return frozenset()
@@ -174,7 +174,7 @@ def _find_without_pod(snapshot: Snapshot, counts: NodeCounts) -> frozenset[str]:
     """
     if not counts.missing:
         return frozenset()
-    return find_chosen(snapshot, snapshot.nodes.keys() - counts.desired_names)
+    return find_chosen_others(snapshot, counts.desired_names)
 
 
 def _select(snapshot: Snapshot, chosen: NodeAffinity, names: AbstractSet[str]) -> frozenset[str]:

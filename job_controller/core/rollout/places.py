@@ -22,7 +22,7 @@ from job_controller.core.rollout.turns import Limits, Place, allowed_nodes
 from job_controller.core.state.left_nodes import (
     LEFT_PODS_SECONDS,
     counts_until,
-    find_chosen,
+    find_chosen_others,
     find_excluded,
 )
 from job_controller.core.state.node_counts import NodeCounts
@@ -125,7 +125,7 @@ def counted_twice(snapshot: Snapshot, counts: NodeCounts, gone: AbstractSet[str]
     left = len(gone | counts.completed_unselected)
     if not left or not counts.missing:
         return 0
-    lacking = find_chosen(snapshot, snapshot.nodes.keys() - counts.desired_names)
+    lacking = find_chosen_others(snapshot, counts.desired_names)
     return min(max(counts.missing - len(lacking), 0), left)
 
 

@@ -16,6 +16,7 @@ from job_controller.core.desired.daemon_set import build_pod_template
 from job_controller.core.desired.limits import has_too_many_terms
 from job_controller.core.state.absence import Absence
 from job_controller.core.state.due_again import ANOTHER_SELECTION, has_left, selection_of
+from job_controller.core.state.left_nodes import has_chosen_other
 from job_controller.core.state.snapshot import Snapshot
 
 
@@ -66,7 +67,7 @@ def has_uncached_pods(
     )
     if tainted + unwanted <= daemon_set.misscheduled:
         return False
-    return _has_other_node(snapshot, pods_by_node.keys())
+    return has_chosen_other(snapshot, pods_by_node.keys())
 
 
 def has_undone_node_without_pod(
@@ -77,10 +78,7 @@ def has_undone_node_without_pod(
     A count of the DaemonSet controller may be older than the caches of nodes and pods. It may agree
     with them by chance: since then one node has lost its pod, and another has got its first one.
     """
-    daemon_set = snapshot.owned_daemon_set
-    if daemon_set is None:
-        return False
-    return _has_other_node(snapshot, known | find_completed(snapshot, ledger))
+    return has_chosen_other(snapshot, known | find_completed(snapshot, ledger))
 
 
 def find_completed(snapshot: Snapshot, ledger: Mapping[str, Evidence]) -> frozenset[str]:
@@ -89,17 +87,6 @@ def find_completed(snapshot: Snapshot, ledger: Mapping[str, Evidence]) -> frozen
         name
         for name, evidence in ledger.items()
         if (node := snapshot.nodes.get(name)) is not None and evidence.completes(node.uid)
-    )
-
-
-def _has_other_node(snapshot: Snapshot, known: AbstractSet[str]) -> bool:
-    """Return whether the DaemonSet chooses a node that is not in `known` and takes its pods."""
-    affinity, tolerations = snapshot.affinity, snapshot.tolerations
-    return any(
-        name not in known
-        and not tolerations.untolerated(node.taints)
-        and affinity.matches(name, node.labels)
-        for name, node in snapshot.nodes.items()
     )
 
 

@@ -8,12 +8,12 @@ the user took it out for that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Final
 
 from daemonset_job.api.node import Node
 from daemonset_job.api.pod import Pod
-from daemonset_job.api.taints import Taint
 from job_controller.core.state.first_seen import node_left
 from job_controller.core.state.node_pods import terminating_nodes
 from job_controller.core.state.snapshot import Snapshot
@@ -53,30 +53,41 @@ def find_excluded(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
     The DaemonSet does not choose them, or a taint keeps pods off that is not of their own
     condition. It need not be known which other nodes are desired.
     """
+    if snapshot.owned_daemon_set is None:
+        return frozenset()
+    affinity, tolerations = snapshot.affinity, snapshot.tolerations
+    nodes = ((name, snapshot.nodes[name]) for name in names)
     return frozenset(
         name
-        for name, is_match, taints in _placed(snapshot, names)
-        if not is_match or not all(taint.is_condition for taint in taints)
+        for name, node in nodes
+        if not affinity.matches(name, node.labels) or not tolerations.is_only_condition(node.taints)
     )
 
 
 def find_chosen(snapshot: Snapshot, names: Iterable[str]) -> frozenset[str]:
     """Return those of the nodes on which the DaemonSet creates a pod, if they have none."""
-    return frozenset(
-        name for name, is_match, taints in _placed(snapshot, names) if is_match and not taints
-    )
+    return frozenset(_iterate_chosen(snapshot, names))
 
 
-def _placed(snapshot: Snapshot, names: Iterable[str]) -> Iterator[tuple[str, bool, list[Taint]]]:
-    """Return of each node whether its labels match, and the taints that keep pods off."""
-    daemon_set, wanted = snapshot.owned_daemon_set, sorted(names)
-    if daemon_set is None or not wanted:
+def find_chosen_others(snapshot: Snapshot, known: AbstractSet[str]) -> frozenset[str]:
+    """Return the nodes beside these on which the DaemonSet creates a pod, if they have none."""
+    return find_chosen(snapshot, snapshot.nodes.keys() - known)
+
+
+def has_chosen_other(snapshot: Snapshot, known: AbstractSet[str]) -> bool:
+    """Return whether there is such a node: see `find_chosen_others`."""
+    others = (name for name in snapshot.nodes if name not in known)
+    return any(True for _ in _iterate_chosen(snapshot, others))
+
+
+def _iterate_chosen(snapshot: Snapshot, names: Iterable[str]) -> Iterator[str]:
+    if snapshot.owned_daemon_set is None:
         return
-    affinity = snapshot.affinity
-    for name in wanted:
+    affinity, tolerations = snapshot.affinity, snapshot.tolerations
+    for name in names:
         node = snapshot.nodes[name]
-        is_match = affinity.matches(name, node.labels)
-        yield name, is_match, list(snapshot.tolerations.untolerated(node.taints))
+        if not tolerations.untolerated(node.taints) and affinity.matches(name, node.labels):
+            yield name
 
 
 def find_nearly_given_up(snapshot: Snapshot, nodes: Iterable[Node], now: datetime) -> list[Node]:

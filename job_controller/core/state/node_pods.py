@@ -98,11 +98,9 @@ def is_kept_off_by_taint(snapshot: Snapshot, pod: Pod, node: Node) -> bool:
     Taints for a condition of the node (not-ready, unreachable, network-unavailable) do not count:
     such a node is desired, and unreachable.
     """
-    daemon_set = snapshot.owned_daemon_set
-    if pod.is_scheduled or not node.taints or daemon_set is None:
+    if pod.is_scheduled or snapshot.owned_daemon_set is None:
         return False
-    taints = snapshot.tolerations.untolerated(node.taints)
-    return not all(taint.is_condition for taint in taints)
+    return not snapshot.tolerations.is_only_condition(node.taints)
 
 
 def _age(pod: Pod) -> tuple[float, str]:

@@ -10,7 +10,7 @@ from datetime import datetime
 from daemonset_job.api.states import ConditionType
 from job_controller.core.state.desired_count import find_completed
 from job_controller.core.state.first_seen import OVERLOOKED, node_overlooked
-from job_controller.core.state.left_nodes import find_chosen
+from job_controller.core.state.left_nodes import find_chosen_others
 from job_controller.core.state.placement_wait import STALLED_AFTER
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -38,7 +38,7 @@ def find_overlooked(snapshot: Snapshot) -> frozenset[str]:
         for name in current - completed
     ):
         return frozenset()
-    return find_chosen(snapshot, snapshot.nodes.keys() - with_pod - completed)
+    return find_chosen_others(snapshot, with_pod | completed)
 
 
 def find_overlooked_for_long(

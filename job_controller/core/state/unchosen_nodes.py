@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from daemonset_job.api.affinity import NodeAffinity
-from daemonset_job.api.node import Node
 from daemonset_job.api.taints import Tolerations
 from job_controller.core.desired.daemon_set import desired_pod_spec
 from job_controller.core.desired.limits import has_too_many_terms
@@ -38,7 +37,7 @@ def find_unchosen(snapshot: Snapshot, counts: NodeCounts, names: Collection[str]
         for name in names
         if (node := snapshot.nodes.get(name)) is None
         or not affinity.matches(name, node.labels)
-        or not _tolerates(tolerations, node)
+        or not tolerations.is_only_condition(node.taints)
     )
 
 
@@ -52,14 +51,6 @@ def count_chosen(snapshot: Snapshot) -> int | None:
     spec = desired_pod_spec(snapshot.job, snapshot.settings)
     affinity, tolerations = NodeAffinity(spec), Tolerations(spec)
     return sum(
-        affinity.matches(name, node.labels) and _tolerates(tolerations, node)
+        affinity.matches(name, node.labels) and tolerations.is_only_condition(node.taints)
         for name, node in snapshot.nodes.items()
-    )
-
-
-def _tolerates(tolerations: Tolerations, node: Node) -> bool:
-    """Return whether only a node's own condition keeps pods off it, if any taint does."""
-    # Most nodes have no taint, and this is asked of each of them in each reconcile.
-    return not node.taints or all(
-        taint.is_condition for taint in tolerations.untolerated(node.taints)
     )
