@@ -887,6 +887,11 @@ def test_rejections_before_a_suspension_count_for_as_long_as_the_controller_saw_
     assert not simulate(generate_schedule(7_867_987)).violations
 
 
+def test_a_node_without_room_counts_on_if_the_controller_does_not_see_that_its_pod_went():
+    """Its list of pods is late, and the next pod has no room either."""
+    assert not simulate(generate_schedule(7_941_792)).violations
+
+
 @pytest.mark.parametrize("seconds", [90.0, 110.0], ids=["suspended", "resumed"])
 def test_a_suspended_job_gives_a_node_that_lost_its_pod_its_time_again(seconds):
     """Also if no next pod waits at its gate, as the node is away until the Job is resumed."""

@@ -20,7 +20,7 @@ from tests.fakekube import daemon_sets
 from tests.simulation import intent
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.oracle.invariant import Invariant
-from tests.simulation.server import DAEMON_SETS, JOBS, PODS, Raw, Write, controller_of
+from tests.simulation.server import DAEMON_SETS, JOBS, NODES, PODS, Raw, Write, controller_of
 
 if TYPE_CHECKING:
     from tests.simulation.kubelet import PodRun
@@ -51,6 +51,8 @@ INVARIANTS = (
             "yet (guarantees.md, Which nodes).",
             "no DaemonSet": "A client has deleted the DaemonSet of the pod, and none has adopted "
             "the pod yet (guarantees.md, Which nodes).",
+            "no node": "The Node object was deleted. Its machine has started the pod that is left "
+            "of it, and has been registered for less than 8 s (guarantees.md, Which nodes).",
         },
     ),
 )
@@ -158,6 +160,9 @@ class ExcludedNodes:
         if owner not in owners:
             self.oracle.excuse("started outside", "no DaemonSet")
             return True
+        if not is_gone and not self._was_registered(run.machine.name, since):
+            self.oracle.excuse("started outside", "no node")
+            return True
         templates = self._templates_since(owner, since)
         is_chosen = any(
             daemon_sets.placement(template, node).should_continue
@@ -176,6 +181,14 @@ class ExcludedNodes:
         if is_late:
             self.oracle.excuse("started outside", "Kubernetes late")
         return is_late
+
+    def _was_registered(self, name: str, moment: float) -> bool:
+        """Return whether the Node object of that name is there, and was there at a moment."""
+        raw = self.world.server.get(NODES, name, "")
+        if raw is None:
+            return False
+        known = self.oracle.completion.node_versions.newest(name, moment)
+        return known is not None and known["metadata"]["uid"] == raw["metadata"]["uid"]
 
     def _templates_since(self, uid: str, moment: float) -> list[Raw]:
         """Return the templates that a DaemonSet has had from a moment on."""

@@ -5,6 +5,7 @@ The clock is the programs' own; those of kubelets and API servers may be hours a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,9 @@ class Timeouts:
     oracle: Oracle
     # By Job and node UID: since when there has been a pod whose task could start and has not.
     unstarted: dict[tuple[str, str], float] = field(default_factory=dict)
+    # Of these, the ones whose pod went: when the controller has seen that. A pod that comes before
+    # that continues the time of the one that went (guarantees.md, Failures).
+    ends_unseen: dict[tuple[str, str], float] = field(default_factory=dict)
     # By Job and node UID: when each pod of the current try was taken up, by its UID and in order.
     taken_up: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     # The pods that are gone without a start of their task: their time counts for no deadline.
@@ -85,7 +89,7 @@ class Timeouts:
             for key in [key for key in self.unstarted if key[0] == job_uid]:
                 machine = self.world.machines.get(old["spec"]["meant_for"])
                 if machine is not None and machine.uid == key[1]:
-                    del self.unstarted[key]
+                    self.ends_unseen[key] = self.world.undisturbed_from["controller"]
         if new is None or new["spec"].get("schedulingGates"):
             return
         if old is None or old["spec"].get("schedulingGates"):
@@ -94,9 +98,10 @@ class Timeouts:
             machine = self.world.machines.get(name)
             if machine is not None:
                 key = (self.oracle.job_of[new["metadata"]["uid"]], machine.uid)
-                if old is not None:
+                now, caught_up = self.world.loop.moment, self.ends_unseen.pop(key, math.inf)
+                if old is not None or caught_up <= now:
                     self.unstarted.pop(key, None)
-                self.unstarted.setdefault(key, self.world.loop.moment)
+                self.unstarted.setdefault(key, now)
 
     def _note_owner(self, old: Raw | None, new: Raw | None) -> None:
         """Note that a pod has lost its owner, has another one, or is gone."""
