@@ -154,6 +154,8 @@ class Machine:
             run = self.pods[uid]
             if not run.is_ending:
                 run.is_ending = True
+                # Nothing searches the log of a pod that is deleted (guarantees.md, Results).
+                self.world.oracle.evidence.results.cannot_be_asked(run)
                 self.call_later(self.lag(0.05, 1.5), run.terminate)
 
     def pod_removed(self, uid: str) -> None:

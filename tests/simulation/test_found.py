@@ -326,6 +326,13 @@ def test_results_are_not_required_if_a_reboot_comes_before_they_can_be_read():
     assert "results: gone" in found.excused
 
 
+def test_a_value_is_not_required_if_its_pod_is_deleted_before_it_can_be_searched():
+    """The run has failed. The deleted pod waits for its next start, and its log is there still."""
+    found = simulate(generate_schedule(7_965_760))
+    assert not found.violations
+    assert found.excused["results: gone"] == 1
+
+
 def test_an_unreachable_node_without_a_report_is_found_again_after_a_restart():
     nodes = NodePlan("n1"), NodePlan("n2", (Task("done", 60.0),))
     refused = Disturbance(0.12, "refuse_write", "controller", "create jobreports", "413")

@@ -95,7 +95,7 @@ class Results:
         self.cannot_be_asked(run)
 
     def cannot_be_asked(self, run: PodRun) -> None:
-        """Note that the logs of this pod cannot be read for now."""
+        """Note that the logs of this pod cannot be read for now, or are not searched any more."""
         printed_at, now = self._printed_at.get(run.pod_uid), self._world.loop.moment
         if printed_at is not None:
             since = max(printed_at, self._world.undisturbed_from["terminator"])
