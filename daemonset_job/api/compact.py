@@ -31,10 +31,11 @@ _PLACEMENT_FIELDS: Final = (
 _ANNOTATIONS: Final = (
     names.ANNOTATION_SPEC_HASH,
     names.ANNOTATION_NODES_HASH,
+    names.ANNOTATION_SELECTION_CHANGED,
     names.ANNOTATION_REVISION,
     names.ANNOTATION_CREATE_AGAIN,
 )
-# Of an annotation of a DaemonSet. Those that this project writes are hashes and numbers.
+# Of an annotation of a DaemonSet. Those that this project writes are short.
 _MARK_LIMIT: Final = 256
 _LABELS: Final = (
     names.LABEL_DAEMON_SET,

@@ -81,6 +81,11 @@ class DaemonSet:
         return self.annotations.get(names.ANNOTATION_NODES_HASH, "")
 
     @property
+    def selection_changed(self) -> bool:
+        """Whether it has had another selection than that of the start; for policy Continuous."""
+        return names.ANNOTATION_SELECTION_CHANGED in self.annotations
+
+    @property
     def revision(self) -> str:
         """The revision of the Job that it was applied for, "" for policy Once."""
         return self.annotations.get(names.ANNOTATION_REVISION, "")

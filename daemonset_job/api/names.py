@@ -60,6 +60,8 @@ ANNOTATION_SPEC_HASH: Final = f"{GROUP}/spec-hash"
 ANNOTATION_NODES_HASH: Final = f"{GROUP}/nodes-hash"
 # On a report: the hash of the selection of nodes with which its run started.
 ANNOTATION_SELECTION_HASH: Final = f"{GROUP}/selection-hash"
+# On the DaemonSet of a Job of policy Continuous that has had another selection since.
+ANNOTATION_SELECTION_CHANGED: Final = f"{GROUP}/selection-changed"
 
 # On a Job of a ScheduledJob: the name of that, and the time that the Job was scheduled for.
 LABEL_SCHEDULED_JOB: Final = f"{GROUP}/scheduled-job"

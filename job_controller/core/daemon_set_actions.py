@@ -29,6 +29,7 @@ from job_controller.core.plan import (
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.scheduling_gates import should_gate_new_pods
 from job_controller.core.state.blocker import Blocker
+from job_controller.core.state.desired_count import has_changed_selection
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.run_state import RunOutcome, RunState
 from job_controller.core.state.snapshot import Snapshot
@@ -69,7 +70,12 @@ def daemon_set_actions(
         # No work without a place to record it.
         return []
     gated = should_gate_new_pods(snapshot, counts, run, rollout)
-    desired = build_daemon_set(snapshot.job, gated=gated, settings=snapshot.settings)
+    desired = build_daemon_set(
+        snapshot.job,
+        gated=gated,
+        settings=snapshot.settings,
+        selection_changed=has_changed_selection(snapshot),
+    )
     if ours is None:
         was_there = bool(snapshot.job.reported_desired)
         why = "it was deleted during the run" if was_there else "the run starts"

@@ -99,10 +99,10 @@ def _remembering() -> list[Replacement]:
     """Return the functions that remember: by what their answers depend on, objects and values."""
 
     def of_job(
-        job: Job, *, gated: bool, settings: Settings
+        job: Job, *, gated: bool, settings: Settings, selection_changed: bool = False
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         asked = job.uid, job.completion_token, job.revision
-        return (job.raw_spec,), (*asked, gated, settings)
+        return (job.raw_spec,), (*asked, gated, settings, selection_changed)
 
     return [
         (owner, name, _remembered(getattr(owner, name), key))

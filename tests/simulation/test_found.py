@@ -406,6 +406,11 @@ def test_a_node_that_starts_unseen_does_not_count_once_the_change_that_chose_it_
     assert not simulate(generate_schedule(seed)).violations
 
 
+def test_a_node_that_completed_before_it_was_recorded_does_not_count_once_that_is_undone():
+    """The controller died after it had changed the DaemonSet, and before it wrote the report."""
+    assert not simulate(generate_schedule(7_933_830)).violations
+
+
 def test_a_node_whose_labels_left_before_its_pod_was_seen_stays_completed():
     """A rerun of all nodes, from after that, is not about it."""
     assert not simulate(generate_schedule(7_621_445)).violations

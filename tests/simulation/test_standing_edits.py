@@ -1,5 +1,7 @@
 """Schedules by hand of labels that leave and come back around edits of a Job that has no end."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.simulation.run import simulate
@@ -76,3 +78,43 @@ def test_the_end_of_the_selection_before_says_nothing_of_a_failed_node_that_an_e
     )
     drawn = schedule(*disturbances, nodes=nodes, backoffLimit=0, failurePolicy=policy)
     assert not simulate(drawn).violations
+
+
+LATE_PODS = Disturbance(4.9, "stall", "controller", "pods", seconds=12.0)
+LATE_EVIDENCE = Disturbance(6.0, "fail", "terminator", "jobreports", "conflict", 4.0)
+DIES = Disturbance(5.5, "crash", "controller", seconds=6.0)
+DELETED = Disturbance(25.0, "delete_daemon_set", KEY)
+REFUSED = Disturbance(5.5, "refuse_write", "controller", "patch status jobreports", "403", 30.0)
+
+
+@pytest.mark.parametrize(
+    "disturbances",
+    [
+        (LATE_PODS, LATE_EVIDENCE),
+        (LATE_PODS, LATE_EVIDENCE, DELETED),
+        (DIES, Disturbance(11.0, "crash_on", "controller", "daemonsets", "after", 5.0)),
+        (REFUSED,),
+    ],
+    ids=["late", "deleted", "away", "refused"],
+)
+@pytest.mark.parametrize("between", [(), (edit(8.5, "zone=c"),)], ids=["undone", "changed twice"])
+def test_a_node_that_an_edit_chose_unseen_does_not_count_once_that_is_undone(disturbances, between):
+    """The first selection chooses no node. So the edit begins the work, without a gate."""
+    nodes = (NodePlan("n1", (Task("done", 1.0),), zone="b"),)
+    drawn = schedule(edit(5.0, "zone=b"), *between, edit(9.5, "zone=a"), *disturbances, nodes=nodes)
+    drawn = replace(drawn, disturbances=tuple(sorted(drawn.disturbances, key=lambda d: d.at)))
+    left = []
+    found = simulate(drawn, look=lambda world: left.extend(world.server.all("jobreports")))
+    assert not found.violations
+    assert "n1" in left[0]["evidence"]
+
+
+@pytest.mark.parametrize("words", ["-n2", "zone=c", "zone=a -n2"])
+def test_a_node_that_left_before_it_was_recorded_runs_again_only_if_its_labels_come_back(words):
+    """An edit takes it in; or neither of two; or one that is about another node."""
+    nodes = NodePlan("n1", (Task("done", 3.0),)), *NODES[1:]
+    absence = Disturbance(0.5, "crash", "controller", seconds=20.0)
+    changes = edit(40.0, words, 10.0 if words == "zone=c" else 0.0)
+    found = simulate(schedule(absence, away(8.0, 60.0), changes, nodes=nodes), is_tracing=True)
+    assert not found.violations
+    assert starts(found.trace, "n1") == (1 if words == "-n2" else 2)

@@ -103,11 +103,18 @@ class SampleCluster:
     report_status: dict[str, Any] | None = None
     # The hash of the selection of nodes with which the run started; that of the Job without one.
     started_with: str = ""
+    # Whether the DaemonSet has had another one.
+    selection_changed: bool = False
     failed_create_message: str | None = ""
     refusal: str = ""
 
     def daemon_set(self) -> DaemonSet:
-        body = build_daemon_set(self.job, gated=self.gated, settings=Settings())
+        body = build_daemon_set(
+            self.job,
+            gated=self.gated,
+            settings=Settings(),
+            selection_changed=self.selection_changed,
+        )
         return DaemonSet(
             namespace=self.job.namespace,
             name=self.job.daemon_set_name,

@@ -34,12 +34,14 @@ TERMINATION_GRACE_SECONDS: Final = 10
 _NOBODY: Final = 65535
 
 
-def build_daemon_set(job: Job, *, gated: bool, settings: Settings) -> dict[str, Any]:
+def build_daemon_set(
+    job: Job, *, gated: bool, settings: Settings, selection_changed: bool = False
+) -> dict[str, Any]:
     """Return the DaemonSet of a Job as applied; deterministic.
 
     `gated`: new pods wait at the scheduling gate. `settings.token` is the default completion
     token; the task receives it as COMPLETION_TOKEN. `updateStrategy: OnDelete` leaves running pods
-    alone whenever the template changes.
+    alone whenever the template changes. `selection_changed`: see `DaemonSet`.
     """
     labels = child_labels(job)
     spec = {
@@ -60,6 +62,7 @@ def build_daemon_set(job: Job, *, gated: bool, settings: Settings) -> dict[str, 
                 names.ANNOTATION_SPEC_HASH: json_hash(spec),
                 names.ANNOTATION_NODES_HASH: job.nodes_hash,
                 **_revision_annotations(job),
+                **({names.ANNOTATION_SELECTION_CHANGED: "true"} if selection_changed else {}),
             },
             "ownerReferences": [
                 {

@@ -126,7 +126,16 @@ def _mark_left(
         if snapshot.failed_create_message or with_pods.issuperset(chosen):
             doubtful &= with_pods
     left = [name for name in left if name not in doubtful]
-    return {name: replace(records[name], reason=NodeReason.LEFT_SELECTION) for name in left}
+    # Without a selection in its record, a node counts because the first one chose it: the newest.
+    selection = snapshot.job.selection_hash
+    return {
+        name: replace(
+            records[name],
+            reason=NodeReason.LEFT_SELECTION,
+            selection=records[name].selection or selection,
+        )
+        for name in left
+    }
 
 
 def _keep_left(

@@ -117,6 +117,23 @@ def _has_newest_selection(snapshot: Snapshot, daemon_set: DaemonSet) -> bool:
     return is_applied and has_desired_placement(snapshot, daemon_set)
 
 
+def has_changed_selection(snapshot: Snapshot) -> bool:
+    """Return whether the DaemonSet has, or has had, another selection than that of the start.
+
+    It is for policy Continuous. Once that selection is back, nothing else shows it of a node whose
+    record is yet to be written. Of a DaemonSet that a client deleted, it is not known. It may be so
+    if the spec was ever changed.
+    """
+    ours, job, first = snapshot.owned_daemon_set, snapshot.job, snapshot.first_report
+    if not job.spec.is_continuous or first is None:
+        return False
+    if first.selection_hash not in {"", job.selection_hash}:
+        return True
+    if ours is None:
+        return job.reported_desired is not None and job.generation > 1
+    return ours.selection_changed
+
+
 def count_desired(daemon_set: DaemonSet | None, unwanted: frozenset[str]) -> int:
     """Return how many nodes are desired.
 
@@ -221,7 +238,7 @@ def find_completed_others(
     # While the DaemonSet has another selection, it does not say who left the newest one.
     is_placed = is_continuous and _has_newest_selection(snapshot, daemon_set)
     selection = snapshot.job.selection_hash if is_placed else ""
-    is_first = selection == first.selection_hash
+    is_first = selection == first.selection_hash and not daemon_set.selection_changed
     if not is_continuous and first.selection_hash != snapshot.job.selection_hash:
         return CompletedOthers()
     affinity = snapshot.affinity
@@ -258,8 +275,8 @@ def _left_by_itself(record: NodeRecord | None, selection: str, *, is_first: bool
     """Return whether the node left the selection, and not the selection the node.
 
     A node that left before its first record has none in it, or has no record: it was chosen by the
-    first one. Had another one chosen it while the controller was away, the record would have
-    ANOTHER_SELECTION.
+    first one. That is so only while the DaemonSet has had no other one. Had another one chosen it
+    while the controller was away, the record would have ANOTHER_SELECTION.
     """
     if record is None:
         return is_first

@@ -4,9 +4,7 @@ One that an edit of the Job took out does not count, nor one that had not comple
 when it left. Nor does one that came back, is due again, and is kept out by a taint or has left once
 more. If the return need not be known, its record says whether it is. Both answers are right if
 something was asked for, or taken back, while the controller did not have to know yet that the
-labels had left. So they are if labels left or came back while the Job had another selection. And so
-they are if no record could be written since a node completed that an edit took out: then nothing
-says which selection had chosen it.
+labels had left. So they are if labels left or came back while the Job had another selection.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ def _counts_after_labels(world: World, uid: str, node: Raw) -> bool | None:
     name, node_uid = node["metadata"]["name"], node["metadata"]["uid"]
     left, is_crossed = demands.left.get((uid, node_uid)), (uid, node_uid) in demands.crossed
     if left is None:  # an edit took it out
-        return False if is_crossed or _may_be_unrecorded(world, uid, name) else None
+        return False if is_crossed else None
     is_met = oracle.has_met(uid, name, node_uid, demands.due(uid, name, node_uid, until=left.at))
     *_, entered_at = oracle.evidence.entered[uid, name]
     read_until = demands.unread_from(uid, name, entered_at, left.at)
@@ -70,10 +68,3 @@ def _counts_after_labels(world: World, uid: str, node: Raw) -> bool | None:
         return True if is_met else None
     now = demands.due(uid, name, node_uid)
     return False if is_met or oracle.has_met(uid, name, node_uid, now) else None
-
-
-def _may_be_unrecorded(world: World, job_uid: str, node: str) -> bool:
-    """Return whether a write of the report was refused since a node completed."""
-    *_, entered_at = world.oracle.evidence.entered[job_uid, node]
-    refused = world.refused_last.get(("controller", "patch status jobreports", job_uid), -1.0)
-    return refused >= entered_at

@@ -67,7 +67,11 @@ def long_job(number=0):
 def raw_daemon_set(spec):
     meta = raw_job()["metadata"] | {
         "labels": {names.LABEL_MANAGED: "true", "theirs": "x"},
-        "annotations": {names.ANNOTATION_NODES_HASH: "abc", "theirs": "x"},
+        "annotations": {
+            names.ANNOTATION_NODES_HASH: "abc",
+            names.ANNOTATION_SELECTION_CHANGED: "true",
+            "theirs": "x",
+        },
     }
     return {"metadata": meta, "spec": {"selector": {}, "template": spec["template"]}}
 
@@ -101,6 +105,7 @@ def test_cached_daemon_set_is_restored_except_for_foreign_labels():
     found = parse_daemon_set(raw_daemon_set(SPEC))
     whole = expand_daemon_set(compact_daemon_set(found))
     assert (whole.spec, whole.nodes_hash) == (found.spec, "abc")
+    assert whole.selection_changed
     assert whole.labels == {names.LABEL_MANAGED: "true"}
     placing = compact_daemon_set_placement(found)
     assert (placing.nodes_hash, placing.pod_spec["affinity"]) == ("abc", AFFINITY)

@@ -7,8 +7,10 @@ import pytest
 
 from daemonset_job.api.daemon_set import DaemonSet
 from daemonset_job.api.job_spec import NodeSelection
+from daemonset_job.api.names import ANNOTATION_SELECTION_CHANGED
+from job_controller.core.plan import ApplyDaemonSet, Plan
 from tests.unit.builders import SampleCluster, done, gated_pod, make_pod
-from tests.unit.core.runs import run
+from tests.unit.core.runs import acts, run
 from tests.unit.core.standing_jobs import (
     UNCONFIGURED,
     change,
@@ -345,6 +347,70 @@ def test_a_node_that_started_unseen_before_the_change_back_does_not_count() -> N
     leave(cluster)
     run(cluster)
     assert completed(cluster) == (1, 1)
+
+
+def is_marked(plan: Plan) -> bool:
+    """Return whether a plan applies a DaemonSet as one that has had another selection."""
+    (applied,) = acts(plan, ApplyDaemonSet)
+    return ANNOTATION_SELECTION_CHANGED in applied.body["metadata"]["annotations"]
+
+
+def test_the_daemon_set_says_that_it_has_had_another_selection() -> None:
+    cluster = standing("a", "b")
+    select(cluster, "b")
+    cluster.started_with = cluster.job.selection_hash
+    first = cluster.daemon_set()
+    assert not is_marked(run(cluster, daemon_set=replace(first, annotations={})))
+    select(cluster, "a", "b")
+    assert is_marked(run(cluster, daemon_set=first))
+    cluster.selection_changed = True
+    between = cluster.daemon_set()
+    select(cluster, "b")
+    assert is_marked(run(cluster, daemon_set=between))
+    assert not acts(run(cluster), ApplyDaemonSet)
+
+
+def test_a_daemon_set_that_was_deleted_may_have_had_another_selection() -> None:
+    cluster = standing("a", "b")
+    run(cluster)
+    cluster.has_daemon_set = False
+    for generation in (1, 2):
+        cluster.job = replace(cluster.job, generation=generation)
+        assert is_marked(run(cluster, pods=())) == (generation > 1)
+
+
+@pytest.mark.parametrize("record", [None, "Completed"])
+def test_a_node_that_completed_unseen_under_another_selection_does_not_count(
+    record: str | None,
+) -> None:
+    """The watch of pods is late, or the controller dies before it has recorded what chose it."""
+    cluster, _ = changed_back("a", "b")
+    cluster.selection_changed = True
+    leave(cluster)
+    if record is not None:
+        state = {"uid": "a-uid", "state": record, "revision": cluster.job.revision}
+        cluster.report_status = {"nodeStates": {"a": state}}
+    for _ in range(2):
+        run(cluster)
+        assert completed(cluster) == (1, 1)
+
+
+def test_a_node_that_left_before_it_was_recorded_is_not_due_when_a_change_takes_it_in() -> None:
+    cluster = standing("a", "b", completed=("a", "b"))
+    change(cluster, nodes=NodeSelection(selector={"matchLabels": {"zone": "x"}}))
+    cluster.job = replace(cluster.job, raw_spec={"nodes": {"selector": {"zone": "x"}}})
+    cluster.started_with = cluster.job.selection_hash
+    cluster.nodes["b"] = replace(cluster.nodes["b"], labels={"zone": "x"})
+    leave(cluster)
+    run(cluster)
+    assert (cluster.report_status or {})["nodeStates"]["a"].get("reason") == "LeftSelection"
+    select(cluster, "a", "b")
+    cluster.selection_changed = True
+    cluster.pods.append(gated_pod("a", serial=2, revision=cluster.job.revision))
+    cluster.desired = cluster.scheduled = 2
+    for _ in range(3):
+        assert released(run(cluster)) == []
+        assert completed(cluster) == (2, 2)
 
 
 def joined_unseen() -> SampleCluster:
