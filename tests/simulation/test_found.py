@@ -411,6 +411,12 @@ def test_a_node_that_completed_before_it_was_recorded_does_not_count_once_that_i
     assert not simulate(generate_schedule(7_933_830)).violations
 
 
+@pytest.mark.parametrize("seed", [11_610_000_680, 11_610_000_854, 11_610_000_901])
+def test_a_node_at_work_that_an_edit_takes_out_is_not_due_again_once_that_is_undone(seed):
+    """Its pod completed it after that, and looked like one from before its labels came back."""
+    assert not simulate(generate_schedule(seed)).violations
+
+
 def test_a_node_whose_labels_left_before_its_pod_was_seen_stays_completed():
     """A rerun of all nodes, from after that, is not about it."""
     assert not simulate(generate_schedule(7_621_445)).violations

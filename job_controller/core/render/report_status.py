@@ -42,7 +42,12 @@ from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
 from job_controller.core.state.desired_count import find_selections
-from job_controller.core.state.due_again import has_left_by_labels, selection_of, stamp
+from job_controller.core.state.due_again import (
+    ANOTHER_SELECTION,
+    has_left_by_labels,
+    selection_of,
+    stamp,
+)
 from job_controller.core.state.node_counts import NodeCounts
 from job_controller.core.state.snapshot import Snapshot, merge_evidence, merge_records
 
@@ -282,6 +287,9 @@ def _removed(snapshot: Snapshot, name: str, record: NodeRecord, message: str) ->
     if _is_there(snapshot, name, record):
         taints = snapshot.tolerations.untolerated(snapshot.nodes[name].taints)
         reason = NodeReason.UNTOLERATED_TAINT if taints else reason
+    if selection_of(record) not in {"", snapshot.job.selection_hash}:
+        # An edit took it out. If another one chooses it as before, no labels have brought it back.
+        record = replace(record, selection=ANOTHER_SELECTION)
     return replace(record, state=NodeState.REMOVED, reason=reason, message=message)
 
 

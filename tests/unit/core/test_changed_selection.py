@@ -413,6 +413,35 @@ def test_a_node_that_left_before_it_was_recorded_is_not_due_when_a_change_takes_
         assert completed(cluster) == (2, 2)
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_node_at_work_that_a_change_takes_out_and_the_next_takes_in_is_not_due_again(
+    is_late: bool,
+) -> None:
+    """Its pod completes it while it is deleted, and the evidence may be late."""
+    cluster = standing("a", "b", completed=("b",))
+    run(cluster)
+    pods, chosen = cluster.pods, cluster.job
+    select(cluster, "b")
+    leave(cluster)
+    run(cluster)
+    assert (cluster.report_status or {})["nodeStates"]["a"]["state"] == "Removed"
+    if not is_late:
+        cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
+        run(cluster)
+    spec, raw_spec = chosen.spec, chosen.raw_spec
+    cluster.job = replace(cluster.job, spec=spec, raw_spec=raw_spec, generation=3)
+    cluster.selection_changed = True
+    cluster.pods = [*pods[1:], gated_pod("a", serial=2, revision=cluster.job.revision)]
+    cluster.desired = cluster.scheduled = 2
+    if is_late:
+        # Until the evidence is there, the node is to run the task.
+        assert released(run(cluster)) == ["a"]
+    cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
+    for _ in range(2):
+        assert released(run(cluster)) == []
+        assert completed(cluster) == (2, 2)
+
+
 def joined_unseen() -> SampleCluster:
     """Return a Job with a completed node whose labels the cache has never seen match.
 
