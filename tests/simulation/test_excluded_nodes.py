@@ -7,6 +7,7 @@ import pytest
 from tests.simulation.generator import generate_schedule
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task
+from tests.simulation.start_mutants import keeps_former_selections
 
 KEY = "default/sample"
 SPEC = {"image": "example/task:1"}
@@ -71,6 +72,7 @@ def test_a_label_takes_the_pod_also_while_the_controller_is_away():
         ),
         (Disturbance(3.0, "slow_daemon_sets", seconds=60.0), NARROWED, "Kubernetes late"),
         (Disturbance(3.5, "orphan_daemon_set", KEY), AWAY, "no DaemonSet"),
+        (Disturbance(3.0, "reregister", what="n2", seconds=20.0), NARROWED, "no node"),
     ],
 )
 def test_it_may_start_in_these_cases(disturbance, change, reason):
@@ -102,8 +104,23 @@ def test_a_pod_may_start_while_the_daemonset_controller_is_late_by_the_longer_of
     assert not simulate(generate_schedule(7_946_355)).violations
 
 
+@pytest.mark.parametrize(
+    ("at", "seconds", "is_found"),
+    [(3.0, 20.0, False), (10.0, 4.0, False), (13.0, 20.0, True), (13.0, 2.1, True)],
+)
+def test_the_deletion_of_a_node_object_hides_no_pod_that_should_be_gone_by_then(
+    at, seconds, is_found
+):
+    """The node is excluded at 4 s, and the DaemonSet goes on choosing it."""
+    again = Disturbance(at, "reregister", what="n2", seconds=seconds)
+    with keeps_former_selections():
+        schedule = Schedule(0, LATE, (JobPlan(spec=SPEC),), (NARROWED, again), calm=True)
+        found = {invariant for _, invariant, _ in simulate(schedule).violations}
+    assert ("started outside" in found) == is_found
+
+
 def test_a_machine_without_a_node_object_may_start_the_pod_that_was_bound_to_it():
-    """Nothing says whether the Job chooses it until it is registered again (seed 7943248)."""
+    """The DaemonSet controller leaves such a pod until it is registered again (seed 7943248)."""
     found = simulate(generate_schedule(7_943_248))
     assert not found.violations
     assert found.excused == {"started outside: no node": 1}

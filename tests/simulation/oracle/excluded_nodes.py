@@ -12,7 +12,6 @@ deletes the pod, and the kubelet sees that. So its task may start for GOING_SECO
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -51,8 +50,9 @@ INVARIANTS = (
             "yet (guarantees.md, Which nodes).",
             "no DaemonSet": "A client has deleted the DaemonSet of the pod, and none has adopted "
             "the pod yet (guarantees.md, Which nodes).",
-            "no node": "The Node object was deleted. Its machine has started the pod that is left "
-            "of it, and has been registered for less than 8 s (guarantees.md, Which nodes).",
+            "no node": "The Node object was deleted before it had been excluded for 8 s. Its "
+            "machine has started the pod that is left of it, and has been registered again for "
+            "less than 8 s (guarantees.md, Which nodes).",
         },
     ),
 )
@@ -74,6 +74,8 @@ class ExcludedNodes:
     # By the UID of a Job: when it was deleted, and when it was said that enough nodes are done.
     _deleted: dict[str, float] = field(default_factory=dict)
     _enough: dict[str, float] = field(default_factory=dict)
+    # By the name of a node: when its Node objects were deleted.
+    _unregistered: dict[str, list[float]] = field(default_factory=dict)
 
     def written(self, write: Write) -> None:
         """Note a template, the deletion of a Job, and that enough nodes have completed."""
@@ -86,6 +88,8 @@ class ExcludedNodes:
             self._deleted.setdefault(uid, now)
         elif write.plural == JOBS:
             self._note_enough(write.old or {}, write.raw)
+        elif write.plural == NODES and new is None:
+            self._unregistered.setdefault(write.raw["metadata"]["name"], []).append(now)
 
     def _note_enough(self, old: Raw, new: Raw) -> None:
         uid, is_enough = new["metadata"]["uid"], is_true(new, "Complete", "MinCompletedReached")
@@ -127,68 +131,77 @@ class ExcludedNodes:
         if not uid or run.is_forged:
             return
         since = now - GOING_SECONDS
-        nodes = self.oracle.completion.node_versions.since(run.machine.name, since)
-        specs = self.oracle.completion.known(uid, since)
         is_gone = now - self._deleted.get(uid, math.inf) > COLLECTED_SECONDS
-        if not is_gone and any(
-            intent.placement(s, n).should_continue for s in specs for n in nodes
-        ):
+        if not is_gone and self._was_chosen(uid, run.machine.name, since):
             return
-        if not self._was_ever_chosen(uid, run.machine.name):
+        if not self._was_chosen(uid, run.machine.name, -math.inf):
             why = "which no spec has ever chosen"
-        elif self._is_excused(run, nodes, is_gone=is_gone):
+        elif self._is_excused(run, uid, is_gone=is_gone):
             return
         else:
             why = "its Job is deleted" if is_gone else f"excluded for {GOING_SECONDS:g} s"
         self.oracle.violate("started outside", f"{run.machine.name} starts, {why}")
 
-    def _was_ever_chosen(self, uid: str, name: str) -> bool:
-        """Return whether a spec of the Job has let a pod stay on a version of the node.
+    def _was_chosen(self, uid: str, name: str, since: float) -> bool:
+        """Return whether from a moment on a spec of the Job has let a pod stay on the node.
 
-        If none has, the pod was never right, and nothing that is late excuses it.
+        If none ever has, the pod was never right, and nothing that is late excuses it.
         """
-        specs = self.oracle.completion.known(uid, -math.inf)
-        nodes = self.oracle.completion.node_versions.since(name, -math.inf)
+        specs = self.oracle.completion.known(uid, since)
+        nodes = self.oracle.completion.node_versions.since(name, since)
         return any(intent.placement(s, n).should_continue for s in specs for n in nodes)
 
-    def _is_excused(self, run: PodRun, nodes: Iterable[Raw], *, is_gone: bool) -> bool:
+    def _is_excused(self, run: PodRun, uid: str, *, is_gone: bool) -> bool:
         """Return whether there is a reason why a pod that should be gone is there."""
-        world, now = self.world, self.world.loop.moment
+        world, since = self.world, self.world.loop.moment - GOING_SECONDS
         pod = world.server.now(PODS, run.raw) or run.raw
         owners = {raw["metadata"]["uid"] for raw in world.server.all(DAEMON_SETS)}
-        owner, since = controller_of(pod), now - GOING_SECONDS
+        owner = controller_of(pod)
         if owner not in owners:
             self.oracle.excuse("started outside", "no DaemonSet")
             return True
-        if not is_gone and not self._was_registered(run.machine.name, since):
-            self.oracle.excuse("started outside", "no node")
-            return True
-        templates = self._templates_since(owner, since)
-        is_chosen = any(
-            daemon_sets.placement(template, node).should_continue
-            for template in templates
-            for node in nodes
-        )
-        if not is_gone and is_chosen:
+        if is_gone:
+            since = world.loop.moment - COLLECTED_SECONDS
+        elif self._is_left(run, since):
+            # What counts are these seconds before its Node object was deleted.
+            since = self._left_at(run) - GOING_SECONDS
+            if self._was_chosen(uid, run.machine.name, since):
+                self.oracle.excuse("started outside", "no node")
+                return True
+        if not is_gone and self._is_chosen(owner, run.machine.name, since):
             if self._was_well(since):
                 return False
             self.oracle.excuse("started outside", "controller away")
             return True
-        what, since = (
-            ("slow_gc", now - COLLECTED_SECONDS) if is_gone else ("slow_daemon_sets", since)
-        )
-        is_late = world.late_until(what) > since
+        is_late = world.late_until("slow_gc" if is_gone else "slow_daemon_sets") > since
         if is_late:
             self.oracle.excuse("started outside", "Kubernetes late")
         return is_late
 
-    def _was_registered(self, name: str, moment: float) -> bool:
-        """Return whether the Node object of that name is there, and was there at a moment."""
-        raw = self.world.server.get(NODES, name, "")
+    def _is_left(self, run: PodRun, since: float) -> bool:
+        """Return whether a pod is of a Node object that is gone, and no other was there in time.
+
+        The DaemonSet controller looks at the pods of registered nodes only.
+        """
+        raw, born = self.world.server.get(NODES, run.machine.name, ""), self.oracle.born
         if raw is None:
-            return False
-        known = self.oracle.completion.node_versions.newest(name, moment)
-        return known is not None and known["metadata"]["uid"] == raw["metadata"]["uid"]
+            return True
+        registered = born[raw["metadata"]["uid"]]
+        return registered > since and born[run.pod_uid] < registered
+
+    def _left_at(self, run: PodRun) -> float:
+        """Return when the Node object of a pod that is left was deleted.
+
+        The DaemonSet controller may create a pod just after that.
+        """
+        deleted, born = self._unregistered[run.machine.name], self.oracle.born[run.pod_uid]
+        return next((at for at in deleted if at > born), deleted[-1])
+
+    def _is_chosen(self, owner: str, name: str, since: float) -> bool:
+        """Return whether from a moment on the DaemonSet has let a pod stay on the node."""
+        templates = self._templates_since(owner, since)
+        nodes = self.oracle.completion.node_versions.since(name, since)
+        return any(daemon_sets.placement(t, n).should_continue for t in templates for n in nodes)
 
     def _templates_since(self, uid: str, moment: float) -> list[Raw]:
         """Return the templates that a DaemonSet has had from a moment on."""
