@@ -30,7 +30,7 @@ from terminator.scope import NamespaceScope
 from tests.simulation.client import Client
 from tests.simulation.fast_runs import NOTHING, fast_run
 from tests.simulation.oracle.processes import judge_end
-from tests.simulation.server import CONFIG_MAPS, DAEMON_SETS, JOBS, NODES, SCHEDULED_JOBS
+from tests.simulation.server import CONFIG_MAPS, DAEMON_SETS, JOBS, NODES, PODS, SCHEDULED_JOBS
 from tests.simulation.settings import (
     NODE_UNREACHABLE_GRACE_PERIOD_SECONDS,
     POD_START_TIMEOUT_SECONDS,
@@ -234,6 +234,8 @@ def virtual(world: World, decide: Decide) -> Iterator[None]:
             jobs = world.controller.watches[JOBS]
             world.decided_at[snapshot.job.uid] = world.loop.moment
             world.seen_until[snapshot.job.uid] = jobs.known_until
+            pods = world.controller.watches[PODS]
+            world.pods_seen_until[snapshot.job.uid] = pods.known_until
             nodes = world.controller.watches[NODES]
             world.decided_on[snapshot.job.uid] = jobs.known_until, nodes.known_until
             world.oracle.holds.controller_decides(snapshot.job.uid, world.controller)

@@ -10,7 +10,7 @@ from job_controller import fresh_nodes
 from job_controller.core.render import job_status
 from job_controller.core.rollout import places, steps
 from job_controller.core.state import first_seen, node_pods
-from job_controller.core.state.first_seen import Sighting
+from job_controller.core.state.first_seen import Fact, Sighting
 from job_controller.core.state.node_context import RunContext
 from terminator import deletion_decision
 from terminator.logs import result_search
@@ -21,7 +21,7 @@ from tests.simulation.mutants import ignores_nodes_without_pod
 from tests.simulation.oracle.facts import is_true
 from tests.simulation.run import simulate
 from tests.simulation.schedule import Disturbance, JobPlan, NodePlan, Schedule, Task, Workload
-from tests.simulation.server import JOBS
+from tests.simulation.server import JOBS, REPORTS
 from tests.simulation.start_mutants import never_fails_unstarted_tasks
 
 SPEC = {"image": "example/task:1"}
@@ -905,9 +905,56 @@ def test_rejections_before_a_suspension_count_for_as_long_as_the_controller_saw_
     assert not simulate(generate_schedule(7_867_987)).violations
 
 
-def test_a_node_without_room_counts_on_if_the_controller_does_not_see_that_its_pod_went():
-    """Its list of pods is late, and the next pod has no room either."""
-    assert not simulate(generate_schedule(7_941_792)).violations
+def test_rejections_count_until_a_watch_that_falls_behind_just_after_them_has_caught_up():
+    """The deletion of the rejected pod was on its way."""
+    happens = (
+        Disturbance(11.2, "suspend", "default/sample", seconds=62.0),
+        Disturbance(12.2, "delete_pod", what="n1"),
+        Disturbance(12.205, "list_late", "controller", "pods", seconds=12.0),
+    )
+    nodes = NodePlan("n0"), NodePlan("n1", (Task("reject", times=99),))
+    assert not simulate(schedule(nodes, SPEC, *happens)).violations
+    with patch.object(first_seen, "_seen_again", lambda before, now: before or Sighting(now)):
+        found = simulate(schedule(nodes, SPEC, replace(happens[0], seconds=40.0), happens[1]))
+    assert "too early" in found.kinds
+
+
+def without_room(*late):
+    """Return seed 7941792 with other delays of the list of pods.
+
+    The pods of n0 have no room. One goes at 31.04 s, and the next one comes at 35.7 s.
+    """
+    drawn = generate_schedule(7_941_792)
+    left_out = "list_late", "pods"
+    others = [each for each in drawn.disturbances if (each.kind, each.what) != left_out]
+    delays = (
+        Disturbance(at, "list_late", "controller", "pods", seconds=seconds) for at, seconds in late
+    )
+    return replace(drawn, disturbances=(*others, *delays))
+
+
+@pytest.mark.parametrize(
+    "late",
+    [((23.01, 60.0),), ((23.01, 10.0), (32.5, 60.0)), ((31.042, 60.0),)],
+    ids=["drawn", "late once more", "just after"],
+)
+def test_a_node_without_room_fails_by_a_pod_that_went_until_the_controller_sees_that(late):
+    """The next pod has no room either (seed 7941792)."""
+    reports = []
+    found = simulate(
+        without_room(*late), look=lambda world: reports.extend(world.server.all(REPORTS))
+    )
+    assert not found.violations
+    failures = [report["status"]["nodeStates"]["n0"]["failures"] for report in reports]
+    assert [failure["reason"] for (failure,) in failures] == ["Unschedulable", "Unschedulable"]
+
+
+@pytest.mark.parametrize("seconds", [14.0, 27.0])
+def test_a_node_without_room_has_its_time_again_once_the_controller_sees_its_next_pod(seconds):
+    assert not simulate(without_room((23.01, seconds))).violations
+    with patch.object(first_seen, "_of_start", lambda _pod, *words: Fact("any", words[0])):
+        found = simulate(without_room((23.01, seconds)))
+    assert found.kinds == {"too early"}
 
 
 @pytest.mark.parametrize("seconds", [90.0, 110.0], ids=["suspended", "resumed"])

@@ -62,6 +62,8 @@ class World:
         self.decided_at: dict[str, float] = {}
         # By the UID of a Job: up to when it then knew all that had happened to Jobs.
         self.seen_until: dict[str, float] = {}
+        # By the UID of a Job: up to when it then knew all that had happened to pods.
+        self.pods_seen_until: dict[str, float] = {}
         # By the UID of a Job: up to when it then knew all that had happened to Jobs, and to nodes.
         self.decided_on: dict[str, tuple[float, float]] = {}
         # The same, of the decision that removes the gate that is removed now.

@@ -78,9 +78,9 @@ class Count:
             self.since = now
 
     def stop(self, now: float, behind_until: float) -> None:
-        """Stop counting now; the controller is behind until `behind_until`."""
+        """Stop counting now; the controller is behind until then, now if it is not behind."""
         if self.since is not None:
-            self.slack += max(behind_until - now, 0.0)
+            self.slack += behind_until - now
             self.most += now - self.since
             self.least += now - self.since
             self.since, self.paused_at = None, now
@@ -190,12 +190,16 @@ class StartProblems:
                 self._stop(count)
 
     def _stop(self, count: Count) -> None:
-        """Stop counting; how long the controller does not see that may grow meanwhile."""
+        """Stop counting; how long the controller does not see that may grow meanwhile.
+
+        Its watches may also fall behind just after this, before it has seen it.
+        """
         if count.since is not None:
-            now, until = self.world.loop.moment, self.world.undisturbed_from["controller"]
+            now = self.world.loop.moment
+            until = max(self.world.undisturbed_from["controller"], now)
             count.stop(now, until)
-            if until > now:
-                self.world.loop.call_at(until, self._note_slack, count, now, until)
+            at = max(until, now + SEEN_SECONDS)
+            self.world.loop.call_at(at, self._note_slack, count, now, until)
 
     def _note_slack(self, count: Count, paused_at: float, until: float) -> None:
         """Note that the controller is behind for longer, before it has seen a pause that lasts."""

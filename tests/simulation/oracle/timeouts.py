@@ -5,7 +5,6 @@ The clock is the programs' own; those of kubelets and API servers may be hours a
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -53,9 +52,9 @@ class Timeouts:
     oracle: Oracle
     # By Job and node UID: since when there has been a pod whose task could start and has not.
     unstarted: dict[tuple[str, str], float] = field(default_factory=dict)
-    # Of these, the ones whose pod went: when the controller has seen that. A pod that comes before
-    # that continues the time of the one that went (guarantees.md, Failures).
-    ends_unseen: dict[tuple[str, str], float] = field(default_factory=dict)
+    # The same times of the pods that went without a start of their task, each with its end. Until
+    # the controller has seen that end, it counts the time of that pod (guarantees.md, Failures).
+    ended: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
     # By Job and node UID: when each pod of the current try was taken up, by its UID and in order.
     taken_up: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     # The pods that are gone without a start of their task: their time counts for no deadline.
@@ -89,7 +88,8 @@ class Timeouts:
             for key in [key for key in self.unstarted if key[0] == job_uid]:
                 machine = self.world.machines.get(old["spec"]["meant_for"])
                 if machine is not None and machine.uid == key[1]:
-                    self.ends_unseen[key] = self.world.undisturbed_from["controller"]
+                    times = self.unstarted.pop(key), self.world.loop.moment
+                    self.ended.setdefault(key, []).append(times)
         if new is None or new["spec"].get("schedulingGates"):
             return
         if old is None or old["spec"].get("schedulingGates"):
@@ -98,10 +98,9 @@ class Timeouts:
             machine = self.world.machines.get(name)
             if machine is not None:
                 key = (self.oracle.job_of[new["metadata"]["uid"]], machine.uid)
-                now, caught_up = self.world.loop.moment, self.ends_unseen.pop(key, math.inf)
-                if old is not None or caught_up <= now:
+                if old is not None:
                     self.unstarted.pop(key, None)
-                self.unstarted.setdefault(key, now)
+                self.unstarted.setdefault(key, self.world.loop.moment)
 
     def _note_owner(self, old: Raw | None, new: Raw | None) -> None:
         """Note that a pod has lost its owner, has another one, or is gone."""
@@ -204,7 +203,7 @@ class Timeouts:
             # A program that has not seen the new node yet takes its pod for the old one's.
             since = min(since, self._pod_taken_up(job_uid, record.get("podUID")))
         elif reason in BY_TIME and not any(h in str(record.get("message")) for h in HOPELESS):
-            seconds, since = POD_START_TIMEOUT_SECONDS, self.unstarted.get(key, -1e9)
+            seconds, since = POD_START_TIMEOUT_SECONDS, self._not_started_since(key)
         is_deadline = reason == "DeadlineExceeded"  # its message may name what has held it up
         if (
             record.get("state") == "Failed"
@@ -216,6 +215,20 @@ class Timeouts:
             passed = max(now - since, 0.0)
             words = f"{node} is called {record.get('state')} ({reason}) after {passed:.1f} s"
             self.oracle.violate("too early", f"{words} and not {seconds:g} s{self.skews()}")
+
+    def _not_started_since(self, key: tuple[str, str]) -> float:
+        """Return since when the controller may have seen a pod that does not start.
+
+        A pod that went counts if the controller had not seen that when it decided.
+        """
+        job_uid = key[0]
+        known_until = self.world.pods_seen_until.get(job_uid, 0.0)
+        if self._decided_at(job_uid) < self.world.decided_at.get(job_uid, 0.0):
+            known_until = 0.0  # another process has decided since then
+        times = [since for since, end in self.ended.get(key, ()) if end >= known_until]
+        if key in self.unstarted:
+            times.append(self.unstarted[key])
+        return min(times, default=-1e9)
 
     def has_been_away(self, node: str, job_uid: str) -> bool:
         """Return whether a node has been away for as long as its Job allows."""
