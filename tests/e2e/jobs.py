@@ -76,6 +76,20 @@ def state(cluster: RealCluster, namespace: str, name: str, node: str) -> dict[st
     return dict(cluster.report(namespace, name)["status"]["nodeStates"][node])
 
 
+def last_lines(cluster: RealCluster, namespace: str, name: str, node: str) -> list[str]:
+    """Return the last lines of the log of a node that has failed.
+
+    The controller waits 5 s for them before the node fails, and later ones are added.
+    """
+    return list(
+        eventually(
+            lambda: cluster.report(namespace, name)["evidence"][node]["lastLines"],
+            30,
+            "the last lines are on record",
+        )
+    )
+
+
 def reasons(cluster: RealCluster, namespace: str, name: str) -> set[str]:
     """Return the reasons of all events on a Job."""
     return {event["reason"] for event in cluster.events(namespace, name)}

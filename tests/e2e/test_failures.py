@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.e2e.cluster import WAIT, consistently, counting, eventually, make_job
-from tests.e2e.jobs import GO, RETRY, on, reasons, shell, state, wait_condition
+from tests.e2e.jobs import GO, RETRY, last_lines, on, reasons, shell, state, wait_condition
 from tests.e2e.variants import first_of
 
 COUNTED = "echo $$ >> /basetarget/runs"
@@ -189,7 +189,7 @@ def test_a_failed_task_stops_and_its_record_is_worth_it(cluster, namespace, fold
     wait_condition(cluster, namespace, "stops", "Failed")
 
     eventually(lambda: gated_on(cluster, namespace, "stops", bad), 30, "its successor waits")
-    lines = cluster.report(namespace, "stops")["evidence"][bad]["lastLines"]
+    lines = last_lines(cluster, namespace, "stops", bad)
     assert lines == [*(f"step {n}" for n in range(22, 71)), "disk full"]
     started = cluster.runs(folder)[bad]
     assert started in {1, 2}  # the kubelet may start it once more before its pod is deleted

@@ -10,7 +10,7 @@ import yaml
 
 from tests.e2e.cluster import RealCluster, consistently, eventually
 from tests.e2e.doc_runner import real_names
-from tests.e2e.jobs import labelled, state, tainted, wait_condition
+from tests.e2e.jobs import labelled, last_lines, state, tainted, wait_condition
 from tests.e2e.variants import first_of
 
 OLD = "touch -h -d '10 days ago'"
@@ -266,7 +266,7 @@ def test_a_node_whose_kubelet_has_another_setting_is_listed(cluster, namespace, 
         )
     )
     assert record["exitCode"] == 1
-    lines = cluster.report(namespace, "kubelet-config-drift")["evidence"][changed]["lastLines"]
+    lines = last_lines(cluster, namespace, "kubelet-config-drift", changed)
     assert lines[-1] == (
         "drift: clusterDomain: other.example, expected cluster.local; "
         "rotateCertificates: (not set), expected true"

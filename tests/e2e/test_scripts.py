@@ -3,7 +3,7 @@
 import pytest
 
 from tests.e2e.cluster import TASK_IMAGE, eventually, make_job
-from tests.e2e.jobs import assert_succeeded, labelled, state, wait_condition
+from tests.e2e.jobs import assert_succeeded, labelled, last_lines, state, wait_condition
 from tests.e2e.variants import first_of
 
 
@@ -188,8 +188,7 @@ def test_on_the_host_the_exit_code_and_the_last_line_are_those_of_the_script(clu
     wait_condition(cluster, namespace, "fails", "Failed")
     record = state(cluster, namespace, "fails", node)
     assert record["exitCode"] == 42
-    lines = cluster.report(namespace, "fails")["evidence"][node]["lastLines"]
-    assert "no such unit" in lines
+    assert "no such unit" in last_lines(cluster, namespace, "fails", node)
 
 
 def test_on_the_host_the_script_gets_the_signal_that_ends_it(cluster, namespace, folder):
