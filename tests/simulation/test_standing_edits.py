@@ -118,3 +118,14 @@ def test_a_node_that_left_before_it_was_recorded_runs_again_only_if_its_labels_c
     found = simulate(schedule(absence, away(8.0, 60.0), changes, nodes=nodes), is_tracing=True)
     assert not found.violations
     assert starts(found.trace, "n1") == (1 if words == "-n2" else 2)
+
+
+@pytest.mark.parametrize("back", [0.0, 8.0], ids=["kept", "undone"])
+@pytest.mark.parametrize("seconds", [0.5, 0.6, 1.0])
+def test_a_node_that_joins_after_an_edit_and_leaves_at_once_counts_and_may_come_back(back, seconds):
+    """Its task changes its labels before the controller has seen that the task began."""
+    nodes = NodePlan("n1", (Task("done", 0.2),), zone="b"), *NODES[1:]
+    changes = edit(12.0, "zone=a -n2", back), away(40.0, seconds), away(100.0, 30.0)
+    found = simulate(schedule(*changes, nodes=nodes), is_tracing=True)
+    assert not found.violations
+    assert starts(found.trace, "n1") == 2

@@ -41,7 +41,7 @@ from job_controller.core.rollout.kept_nodes import (
 from job_controller.core.rollout.rollout_state import RolloutState
 from job_controller.core.rollout.written_progress import reported_progress
 from job_controller.core.state.absence import complete_record, has_begun
-from job_controller.core.state.desired_count import find_selections
+from job_controller.core.state.desired_count import find_selections, has_changed_selection
 from job_controller.core.state.due_again import (
     ANOTHER_SELECTION,
     has_left_by_labels,
@@ -108,7 +108,7 @@ def next_report_statuses(
         records = {
             name: record
             for name, record in records.items()
-            if _is_informative(record) or _is_chosen_by_a_change(first, record)
+            if _is_informative(record) or _is_chosen_after_a_change(snapshot, record)
         }
     spec = snapshot.job.spec
     shares = assign_to_shards(reports, records, nodes_per_shard(spec))
@@ -190,14 +190,18 @@ def _is_informative(record: NodeRecord) -> bool:
     )
 
 
-def _is_chosen_by_a_change(first: JobReport | None, record: NodeRecord) -> bool:
-    """Return whether a change of the Job's selection has chosen the node, for policy Continuous.
+def _is_chosen_after_a_change(snapshot: Snapshot, record: NodeRecord) -> bool:
+    """Return whether the node was chosen once the selection was changed, for policy Continuous.
 
-    If that change is undone, and the node completed unseen, only its record says which selection
-    had chosen it: see `find_completed_others`.
+    If the node completes unseen, and the change is undone, or its labels leave, only its record
+    says which selection had chosen it: see `find_completed_others`. That the selection was ever
+    changed is not known while a client has taken the annotation away.
     """
+    first, selection = snapshot.first_report, selection_of(record)
     known = "" if first is None else first.selection_hash
-    return bool(known) and selection_of(record) not in {"", known}
+    if not known or not selection:
+        return False
+    return selection != known or has_changed_selection(snapshot)
 
 
 def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecord]:

@@ -442,6 +442,24 @@ def test_a_node_at_work_that_a_change_takes_out_and_the_next_takes_in_is_not_due
         assert completed(cluster) == (2, 2)
 
 
+@pytest.mark.parametrize("is_changed", [True, False])
+def test_a_node_that_waits_is_on_record_once_the_selection_was_changed(is_changed: bool) -> None:
+    """Without that, one whose task changes its labels before it is seen to run does not count."""
+    cluster = standing("a", "b", completed=("b",))
+    change(cluster, nodes=UNCONFIGURED)
+    cluster.started_with = cluster.job.selection_hash
+    cluster.selection_changed = is_changed
+    cluster.pods[0] = make_pod("a", state="", revision=cluster.job.revision)
+    run(cluster, seen=timedelta(seconds=1))
+    records = (cluster.report_status or {})["nodeStates"]
+    assert ("a" in records) == is_changed
+    cluster.evidence["a"] = replace(done("a"), revision=cluster.job.revision)
+    configure(cluster)
+    for _ in range(2):
+        run(cluster)
+        assert completed(cluster) == (2, 2)
+
+
 def joined_unseen() -> SampleCluster:
     """Return a Job with a completed node whose labels the cache has never seen match.
 
