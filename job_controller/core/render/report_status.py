@@ -105,10 +105,13 @@ def next_report_statuses(
     records = _without_deleted_nodes(snapshot, records)
     first = snapshot.first_report
     if job_status.phase not in FINAL_PHASES:
+        known = "" if first is None else first.selection_hash
+        is_changed = has_changed_selection(snapshot)
         records = {
             name: record
             for name, record in records.items()
-            if _is_informative(record) or _is_chosen_after_a_change(snapshot, record)
+            if _is_informative(record)
+            or _is_chosen_after_a_change(record, known, is_changed=is_changed)
         }
     spec = snapshot.job.spec
     shares = assign_to_shards(reports, records, nodes_per_shard(spec))
@@ -190,18 +193,16 @@ def _is_informative(record: NodeRecord) -> bool:
     )
 
 
-def _is_chosen_after_a_change(snapshot: Snapshot, record: NodeRecord) -> bool:
+def _is_chosen_after_a_change(record: NodeRecord, known: str, *, is_changed: bool) -> bool:
     """Return whether the node was chosen once the selection was changed, for policy Continuous.
 
-    If the node completes unseen, and the change is undone, or its labels leave, only its record
-    says which selection had chosen it: see `find_completed_others`. That the selection was ever
-    changed is not known while a client has taken the annotation away.
+    `known`: the hash of the selection of the start. If the node completes unseen, and the change is
+    undone, or its labels leave, only its record says which selection had chosen it: see
+    `find_completed_others`. That the selection was ever changed is not known while a client has
+    taken the annotation away.
     """
-    first, selection = snapshot.first_report, selection_of(record)
-    known = "" if first is None else first.selection_hash
-    if not known or not selection:
-        return False
-    return selection != known or has_changed_selection(snapshot)
+    selection = selection_of(record)
+    return bool(known and selection) and (selection != known or is_changed)
 
 
 def _next_records(snapshot: Snapshot, counts: NodeCounts) -> dict[str, NodeRecord]:

@@ -121,8 +121,8 @@ def has_changed_selection(snapshot: Snapshot) -> bool:
     """Return whether the DaemonSet has, or has had, another selection than that of the start.
 
     It is for policy Continuous. Once that selection is back, nothing else shows it of a node whose
-    record is yet to be written. Of a DaemonSet that a client deleted, it is not known. It may be so
-    if the spec was ever changed.
+    record is yet to be written. Of a DaemonSet that was deleted, it is not known. It may be so if
+    the spec was ever changed.
     """
     ours, job, first = snapshot.owned_daemon_set, snapshot.job, snapshot.first_report
     if not job.spec.is_continuous or first is None:
